@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use taut_link::broker::{BrokerAccount, Carrier, Offered};
 use taut_link::tls::Tls;
-use taut_link::{Listener, PeerAddress, clock};
+use taut_link::{Error, Listener, PeerAddress, clock};
 use taut_time::Instant;
 
 use crate::sys;
@@ -266,6 +266,11 @@ impl End {
     /// Whether it is a broker's connection that is over for good.
     pub(crate) fn is_gone(&self) -> bool {
         matches!(&self.form, Form::Broker(carrier) if carrier.has_left())
+    }
+
+    /// What ended a broker's connection for good, and was told to nobody who read from it or wrote to it.
+    pub(crate) fn take_error(&mut self) -> Option<Error> {
+        if let Form::Broker(carrier) = &mut self.form { carrier.take_error() } else { None }
     }
 
     /// What a user may want to read of a broker's connection.

@@ -172,12 +172,17 @@ impl Pipe {
             more |= next == Next::More || next == Next::Over && !was_over;
             if next == Next::Over
                 && let Some(stop) = &flow.stop
-                && self.ended.is_none()
                 && !flow.is_absent
             {
                 let by = if (which == 0) == stop.by_source { EndedBy::A } else { EndedBy::B };
-                let why = stop.error.clone().unwrap_or_else(|| "closed".to_owned());
-                self.ended = Some((by, why, stop.error.is_some()));
+                // What a broker refuses comes behind the end of what it was sent, and concerns that.
+                let is_of_broker = matches!((if stop.by_source { from } else { to }).form, Form::Broker(_));
+                let is_late = is_of_broker && stop.error.is_some() && !was_over;
+                let has_failed = self.ended.as_ref().is_some_and(|(_, _, failed)| *failed);
+                if self.ended.is_none() || is_late && !has_failed {
+                    let why = stop.error.clone().unwrap_or_else(|| "closed".to_owned());
+                    self.ended = Some((by, why, stop.error.is_some()));
+                }
             }
         }
         more |= a.drive(turn.now) | b.drive(turn.now);
@@ -188,6 +193,20 @@ impl Pipe {
     /// What a user may want to read.
     pub(crate) fn take_note(&mut self) -> Option<String> {
         self.ends.iter_mut().flatten().find_map(End::take_note)
+    }
+
+    /// Takes what ended a broker's connection when nothing was read from it or written to it any more. It counts more
+    /// than an end in order, as of what had been written the broker may have taken nothing.
+    fn heed_errors(&mut self) {
+        for (which, end) in self.ends.iter_mut().enumerate() {
+            let has_failed = self.ended.as_ref().is_some_and(|(_, _, failed)| *failed);
+            if let Some(error) = end.as_mut().and_then(End::take_error)
+                && !has_failed
+            {
+                let by = if which == 0 { EndedBy::A } else { EndedBy::B };
+                self.ended = Some((by, error.to_string(), true));
+            }
+        }
     }
 
     /// How long it waits when it is over.
@@ -229,6 +248,7 @@ impl Pipe {
         if matches!(self.phase, Phase::Closing { .. }) {
             return;
         }
+        self.heed_errors();
         for (which, end) in self.ends.iter_mut().enumerate() {
             let Some(end) = end else { continue };
             self.unread[which] = end.unread();
@@ -268,6 +288,7 @@ impl Pipe {
             let finished = self.flows[1 - which].stop.is_some();
             waits |= !failed && end.unconfirmed(finished).is_some_and(|bytes| bytes > 0) && end.may_confirm();
         }
+        self.heed_errors();
         if !waits || now >= until {
             return true;
         }
@@ -443,6 +464,7 @@ impl Pipe {
             ended_by,
             why,
             failed: failed || left || lost,
+            broke: failed || left,
             fault: self.fault,
             accounts,
             brokers,

@@ -115,8 +115,11 @@ pub struct PipeReport {
     pub ended_by: EndedBy,
     /// How.
     pub why: String,
-    /// Whether something went wrong: an end failed, could not be opened, or bytes were left.
+    /// Whether something went wrong: an end failed, could not be opened, bytes were left, or a broker's messages are
+    /// missing.
     pub failed: bool,
+    /// The same but for messages that are missing, which another try would not bring.
+    pub broke: bool,
     /// The error of an end that could not be opened.
     pub fault: Option<taut_link::Fault>,
     /// From A to B, and from B to A.

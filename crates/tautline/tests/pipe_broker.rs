@@ -259,6 +259,21 @@ fn a_reader_that_nobody_ever_heard_of_is_no_loss_but_is_said() {
 }
 
 #[test]
+fn what_the_broker_refuses_is_told_though_the_source_has_ended() {
+    let test = "what_the_broker_refuses_is_told_though_the_source_has_ended";
+    let user = "{ user: u, password: p, permissions: { publish: { deny: \"a\" } } }";
+    let lines = format!("authorization {{ users: [ {user} ] }}\nno_auth_user: u");
+    let Some(broker) = Broker::nats(test, &lines) else { return };
+    for envelope in ["on", "off"] {
+        let address = format!("nats://127.0.0.1:{}/a?envelope={envelope}", broker.port);
+        let output = taut().args(["pipe", "exec:echo x", &address, "--framing", "line"]).output().unwrap();
+        let said = text(&output.stderr);
+        assert!(said.contains("refused a message: permissions violation for publish"), "{said}");
+        assert_eq!(output.status.code(), Some(1), "{said}");
+    }
+}
+
+#[test]
 fn what_does_not_fit_while_the_broker_is_away_is_dropped_and_counted() {
     let test = "what_does_not_fit_while_the_broker_is_away_is_dropped_and_counted";
     // It saves the session, so that the reader may come later than the writer when it is there again.

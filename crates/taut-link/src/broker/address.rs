@@ -153,15 +153,18 @@ impl BrokerAddress<'_> {
         matches!(self, Self::Mqtt(MqttAddress { qos: 1.., .. }))
     }
 
-    /// A client of that name that carries messages: it hears all of `filters`, and says itself what it has taken.
-    /// Packets are numbered from `first_number` on.
+    /// A client of that name that carries messages: it hears all of `filters`, and says itself what it has taken. Its
+    /// session is kept if it `is_lasting`, and packets are numbered from `first_number` on.
     pub(crate) fn carrying_client(
         &self,
         endpoint: &impl std::fmt::Display,
         name: String,
         filters: Vec<String>,
-        first_number: u16,
+        (is_lasting, first_number): (bool, u16),
     ) -> Result<Box<dyn Client>> {
+        if self.nagle() {
+            return Err(Error::Input(format!("{endpoint}: nagle= is for taut serve")));
+        }
         let (has_tls, has_stream) = match self {
             Self::Mqtt(address) => (address.tls.is_some(), false),
             Self::Nats(address) => (address.insists_on_tls(), address.stream.is_some()),
@@ -177,7 +180,7 @@ impl BrokerAddress<'_> {
                 let (version, user, qos, password) =
                     (address.version, address.user.clone(), address.qos, address.password()?);
                 let login = Login { version, client: name, user, password, filter: String::new(), qos };
-                let errand = Errand { is_lasting: address.carriage.session.is_some(), also: filters };
+                let errand = Errand { is_lasting, also: filters };
                 let client = MqttClient::on_errand(login, errand, first_number)
                     .map_err(|why| Error::Input(format!("{endpoint}: {why}")))?;
                 Ok(Box::new(client))

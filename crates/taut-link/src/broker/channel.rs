@@ -217,7 +217,7 @@ impl Channel {
         }
         let bytes = match rustix::net::recv(socket, &mut input[..], flags) {
             Ok((0, _)) | Err(Errno::CONNRESET) => {
-                let how = if self.secured.is_some() { CUT } else { CLOSED };
+                let how = self.how_it_closed();
                 self.client().fail(how);
                 return Err(Errno::CONNRESET);
             }
@@ -272,8 +272,14 @@ impl Channel {
         while let Ok((bytes @ 1.., _)) = rustix::net::recv(socket, &mut rest, RecvFlags::DONTWAIT) {
             self.take_in(&rest[..bytes]);
         }
-        self.client().fail(CLOSED);
+        let how = self.how_it_closed();
+        self.client().fail(how);
         Err(Errno::CONNRESET)
+    }
+
+    /// The end of the connection in words: one with TLS is to end with what TLS has for it.
+    fn how_it_closed(&self) -> &'static str {
+        if self.secured().is_some_and(|secured| !secured.has_ended()) { CUT } else { CLOSED }
     }
 
     /// What the broker has said that it is, as it let us in.

@@ -66,6 +66,16 @@ pub trait Client: fmt::Debug + Send {
         None
     }
 
+    /// What the next ticket would be, where there are any: the next connection's go on there.
+    fn next_ticket(&self) -> Option<u16> {
+        None
+    }
+
+    /// What a user may want to read, in words that go after `the broker`; it is told once.
+    fn take_note(&mut self) -> Option<String> {
+        None
+    }
+
     /// Whether a message may have a tag: a user property or header.
     fn takes_tags(&self) -> bool {
         false

@@ -22,10 +22,13 @@ pub struct MqttClient {
     connection: Connection<role::Client>,
     login: Login,
     errand: Option<Errand>,
-    /// Number of the next packet of an errand: going round, so that it is none that the broker may still have from an
-    /// earlier connection.
+    /// Number of the next packet of an errand: going round, so that those that a broker may still have from an earlier
+    /// connection come last.
     next_number: u16,
     confirmed: VecDeque<u16>,
+    /// Most bytes of a packet that the broker takes, as far as it has said so.
+    most_packet_bytes: Option<u32>,
+    note: Option<String>,
     ending: Ending,
     state: State,
     /// Whether the broker has said anything.
@@ -93,6 +96,8 @@ impl MqttClient {
             errand,
             next_number: first_number,
             confirmed: VecDeque::new(),
+            most_packet_bytes: None,
+            note: None,
             ending: Ending::Open,
             state: State::Connecting,
             has_spoken: false,
@@ -113,12 +118,19 @@ impl MqttClient {
     }
 
     fn take(&mut self, events: Vec<Event>) {
+        // The number of a message that is refused is free before the packet is told of that refuses it.
+        let refused = events.iter().find_map(|event| match event {
+            Event::NotifyPacketReceived(packet) => refused_by(packet),
+            _ => None,
+        });
         for event in events {
             match event {
                 Event::RequestSendPacket { packet, .. } => self.output.extend(packet.to_continuous_buffer()),
                 Event::NotifyPacketReceived(packet) => self.receive(packet),
                 Event::NotifyError(error) => self.fail(&words::of_error(error)),
-                Event::NotifyPacketIdReleased(number) if self.errand.is_some() => self.confirmed.push_back(number),
+                Event::NotifyPacketIdReleased(number) if self.errand.is_some() && refused != Some(number) => {
+                    self.confirmed.push_back(number);
+                }
                 // Its reason is among the other events. There are no timers without a keep-alive of ours.
                 Event::RequestClose
                 | Event::NotifyPacketIdReleased(_)
@@ -131,17 +143,22 @@ impl MqttClient {
     fn receive(&mut self, packet: Packet) {
         match packet {
             Packet::V3_1_1Connack(answer) => self.connected(words::refusal_of_3(answer.return_code())),
-            Packet::V5_0Connack(answer) => self.connected(words::refusal_of_5(answer.reason_code())),
+            Packet::V5_0Connack(answer) => {
+                self.most_packet_bytes = make::most_packet_bytes(answer.props());
+                self.connected(words::refusal_of_5(answer.reason_code()));
+            }
             Packet::V3_1_1Suback(answer) => {
                 let granted = |code: &SubackReturnCode| *code != SubackReturnCode::Failure;
                 let why = "it may not be allowed to this client".to_owned();
-                self.subscribed((!answer.return_codes().iter().all(granted)).then_some(why));
+                let lowest = answer.return_codes().iter().map(|code| *code as u8).min();
+                self.subscribed((!answer.return_codes().iter().all(granted)).then_some(why), lowest);
             }
             Packet::V5_0Suback(answer) => {
                 let granted =
                     [SubackReasonCode::GrantedQos0, SubackReasonCode::GrantedQos1, SubackReasonCode::GrantedQos2];
                 let codes = answer.reason_codes();
-                self.subscribed(codes.iter().find(|code| !granted.contains(code)).map(words::of_code));
+                let lowest = codes.iter().map(|code| *code as u8).min();
+                self.subscribed(codes.iter().find(|code| !granted.contains(code)).map(words::of_code), lowest);
             }
             Packet::V3_1_1Publish(message) if self.hears() => {
                 let number = message.packet_id().map(|number| (number, message.qos() == Qos::ExactlyOnce));
@@ -226,11 +243,17 @@ impl MqttClient {
         None
     }
 
-    fn subscribed(&mut self, refusal: Option<String>) {
-        match refusal {
-            Some(why) => self.fail(&format!("refused to subscribe to {}: {why}", self.login.filter)),
-            None => self.state = State::Ready,
+    /// The broker has answered to the subscription; the lowest quality of service that it grants.
+    fn subscribed(&mut self, refusal: Option<String>, lowest: Option<u8>) {
+        if let Some(why) = refusal {
+            return self.fail(&format!("refused to subscribe to {}: {why}", self.login.filter));
         }
+        let wanted = self.login.qos.min(2);
+        if let Some(granted) = lowest.filter(|granted| *granted < wanted) {
+            self.note =
+                Some(format!("brings messages with QoS {granted}, not {wanted}: it grants the subscription no more"));
+        }
+        self.state = State::Ready;
     }
 
     fn acknowledged(&mut self, refusal: Option<impl fmt::Debug>) {
@@ -238,6 +261,19 @@ impl MqttClient {
             self.ending = Ending::Refused;
             self.fail(&format!("refused a message: {}", words::of_code(code)));
         }
+    }
+}
+
+/// Number of the message that a packet refuses (MQTT 5.0, sections 3.4.2.1 and 3.5.2.1).
+fn refused_by(packet: &Packet) -> Option<u16> {
+    match packet {
+        Packet::V5_0Puback(answer) if answer.reason_code().is_some_and(|code| code.is_failure()) => {
+            Some(answer.packet_id())
+        }
+        Packet::V5_0Pubrec(answer) if answer.reason_code().is_some_and(|code| code.is_failure()) => {
+            Some(answer.packet_id())
+        }
+        _ => None,
     }
 }
 
@@ -286,7 +322,13 @@ impl Client for MqttClient {
             if !packet::has_sound_number(whole) {
                 return self.fail("sent a packet that is malformed: it has no number");
             }
+            // A second one would have all that is under way sent again.
+            if whole[0] >> 4 == CONNACK >> 4 && self.state != State::Connecting {
+                return self.fail("broke the protocol: it let this client in twice");
+            }
             taken += length;
+            let plain = packet::plain_pubrec(whole).filter(|_| self.login.version == MqttVersion::V5);
+            let whole = plain.as_ref().map_or(whole, <[u8; 4]>::as_slice);
             let events = self.connection.recv(&mut Cursor::new(whole));
             self.take(events);
         }
@@ -315,8 +357,22 @@ impl Client for MqttClient {
                 None => return Ok(Posted::Later),
             },
         };
-        let packet = make::publish(self.login.version, letter, qos, number)
-            .map_err(|error| format!("takes no such message: {}", words::of_code(error)))?;
+        let made = make::publish(self.login.version, letter, qos, number)
+            .map_err(|error| format!("takes no such message: {}", words::of_code(error)));
+        let fits = made.and_then(|packet| match self.most_packet_bytes {
+            Some(most) if packet.size() > most as usize => {
+                Err(format!("takes no such message: its limit is {most} bytes (Maximum Packet Size)"))
+            }
+            _ => Ok(packet),
+        });
+        let packet = match fits {
+            Ok(packet) => packet,
+            Err(why) => {
+                // It was never used.
+                number.into_iter().for_each(|number| drop(self.connection.release_packet_id(number)));
+                return Err(why);
+            }
+        };
         let events = self.connection.send(packet);
         self.take(events);
         self.failure.clone().map_or(Ok(Posted::Taken(number)), Err)
@@ -324,6 +380,14 @@ impl Client for MqttClient {
 
     fn next_confirmed(&mut self) -> Option<u16> {
         self.confirmed.pop_front()
+    }
+
+    fn next_ticket(&self) -> Option<u16> {
+        self.errand.as_ref().map(|_| self.next_number)
+    }
+
+    fn take_note(&mut self) -> Option<String> {
+        self.note.take()
     }
 
     fn takes_tags(&self) -> bool {

@@ -95,6 +95,14 @@ pub(super) fn tag_of(properties: &[Property]) -> Option<String> {
     })
 }
 
+/// Most bytes of a packet that the broker takes, where its CONNACK says so (MQTT 5.0, section 3.2.2.3.6).
+pub(super) fn most_packet_bytes(properties: &[Property]) -> Option<u32> {
+    properties.iter().find_map(|property| match property {
+        Property::MaximumPacketSize(most) => Some(most.val()),
+        _ => None,
+    })
+}
+
 pub(super) fn puback(version: MqttVersion, number: u16) -> Result<Packet, MqttError> {
     Ok(match version {
         MqttVersion::V3 => v3_1_1::Puback::builder().packet_id(number).build()?.into(),

@@ -39,6 +39,20 @@ pub(super) fn has_sound_number(packet: &[u8]) -> bool {
     body.get(at..at + 2).is_some_and(|number| number != [0, 0])
 }
 
+/// PUBREC of MQTT 5, and its reason that nobody has subscribed, which is a success (sections 3.5.2.1 and 4.3.3).
+const PUBREC: u8 = 0x50;
+const NO_SUBSCRIBERS: u8 = 0x10;
+
+/// The same packet without a reason, of a PUBREC that says that nobody has subscribed: `mqtt-protocol-core` 0.7.9 takes
+/// that for a refusal and would not let it be answered.
+pub(super) fn plain_pubrec(packet: &[u8]) -> Option<[u8; 4]> {
+    let header = packet.iter().skip(1).take_while(|byte| **byte & 0x80 != 0).count() + 2;
+    match (packet.first()?, packet.get(header..)?) {
+        (&PUBREC, [high, low, NO_SUBSCRIBERS, ..]) => Some([PUBREC, 2, *high, *low]),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,6 +65,15 @@ mod tests {
         assert_eq!(length(&[0x30, 0x80, 0x01, 7]), Ok(Some(131)));
         assert_eq!(length(&[0x30, 0xFF, 0xFF, 0xFF, 0x7F]), Ok(Some(268_435_460)));
         assert!(length(&[0x30, 0xFF, 0xFF, 0xFF, 0xFF]).is_err());
+    }
+
+    #[test]
+    fn that_nobody_has_subscribed_is_no_refusal() {
+        assert_eq!(plain_pubrec(&[0x50, 3, 1, 2, 0x10]), Some([0x50, 2, 1, 2]));
+        assert_eq!(plain_pubrec(&[0x50, 4, 1, 2, 0x10, 0]), Some([0x50, 2, 1, 2]));
+        for other in [&[0x50_u8, 2, 1, 2][..], &[0x50, 3, 1, 2, 0x87], &[0x40, 3, 1, 2, 0x10], &[0x50], &[]] {
+            assert_eq!(plain_pubrec(other), None, "{other:x?}");
+        }
     }
 
     #[test]

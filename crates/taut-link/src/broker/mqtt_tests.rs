@@ -240,6 +240,62 @@ fn a_tag_and_tickets_go_with_messages() {
     assert_eq!(client.ending(), Ending::TakenOver);
 }
 
+#[test]
+fn what_the_broker_refuses_is_not_confirmed_and_what_nobody_hears_is() {
+    let posted = |qos: u8| {
+        let mut client = on_errand(MqttVersion::V5, qos, false);
+        client.handle(taken(MqttVersion::V5));
+        client.handle(&[0x90, 5, 0, 7, 0, qos, qos]);
+        while client.next_confirmed().is_some() {}
+        let letter = Letter { topic: "a", payload: b"x", tag: None, is_casual: false };
+        assert_eq!(client.post(&letter), Ok(Posted::Taken(Some(8))));
+        client.wrote(usize::MAX);
+        client
+    };
+    // Not authorized, as PUBACK and as PUBREC.
+    for (qos, first) in [(1, 0x40_u8), (2, 0x50)] {
+        let mut client = posted(qos);
+        client.handle(&[first, 3, 0, 8, 0x87]);
+        assert_eq!((client.next_confirmed(), client.ending()), (None, Ending::Refused));
+        assert!(client.failure().is_some_and(|why| why.contains("refused a message: not authorized")), "{client:?}");
+    }
+    // No matching subscribers.
+    let mut client = posted(1);
+    client.handle(&[0x40, 3, 0, 8, 0x10]);
+    assert_eq!((client.next_confirmed(), client.failure()), (Some(8), None));
+    let mut client = posted(2);
+    client.handle(&[0x50, 3, 0, 8, 0x10]);
+    assert_eq!((client.next_confirmed(), &client.output()[..4]), (None, &[0x62, 2, 0, 8][..]));
+    client.handle(&[0x70, 2, 0, 8]);
+    assert_eq!((client.next_confirmed(), client.failure()), (Some(8), None));
+}
+
+#[test]
+fn one_message_that_is_too_large_for_the_broker_does_not_end_the_connection() {
+    let mut client = on_errand(MqttVersion::V5, 1, false);
+    // Maximum Packet Size 64 (MQTT 5.0, section 3.2.2.3.6).
+    client.handle(&[0x20, 8, 0, 0, 5, 0x27, 0, 0, 0, 64]);
+    client.handle(&[0x90, 5, 0, 7, 0, 1, 1]);
+    assert!(client.is_ready(), "{client:?}");
+    let (large, small) = ([0; 64], [0; 8]);
+    let letter = Letter { topic: "a", payload: &large, tag: None, is_casual: false };
+    let why = client.post(&letter).unwrap_err();
+    assert!(why.contains("its limit is 64 bytes (Maximum Packet Size)"), "{why}");
+    assert_eq!(client.post(&Letter { payload: &small, ..letter }), Ok(Posted::Taken(Some(9))));
+    assert_eq!(client.failure(), None);
+}
+
+#[test]
+fn a_lower_quality_of_service_is_told_and_a_second_connack_is_not_taken() {
+    let mut client = on_errand(MqttVersion::V5, 2, false);
+    client.handle(taken(MqttVersion::V5));
+    client.handle(&[0x90, 5, 0, 7, 0, 2, 1]);
+    assert!(client.is_ready() && client.take_note().is_some_and(|note| note.contains("QoS 1, not 2")));
+    for version in VERSIONS {
+        assert!(failure(ready(version, 1), taken(version)).contains("let this client in twice"));
+    }
+}
+
 proptest! {
     /// Whatever comes, no more is kept or answered than came.
     #[test]

@@ -113,6 +113,8 @@ struct Connect<'a> {
 
 /// Longest line that is taken, in bytes: a server's INFO names all servers of its cluster.
 const MOST_LINE_BYTES: usize = 64 * 1024;
+/// Most characters of a server's version that are told.
+const MOST_VERSION_CHARS: usize = 64;
 /// What headers begin with; a status may follow.
 const HEADERS: &str = "NATS/1.0";
 
@@ -436,7 +438,10 @@ impl Client for NatsClient {
     }
 
     fn about(&self) -> Option<String> {
-        (!self.server.version.is_empty()).then(|| format!("nats-server {}", self.server.version))
+        // It goes to terminals.
+        let version: String =
+            self.server.version.chars().filter(|c| !c.is_control()).take(MOST_VERSION_CHARS).collect();
+        (!version.is_empty()).then(|| format!("nats-server {version}"))
     }
 }
 

@@ -20,6 +20,8 @@ pub(super) struct Secured {
     records: Vec<u8>,
     /// Why TLS failed.
     failure: Option<String>,
+    /// Whether the server has said the end of TLS.
+    has_ended: bool,
 }
 
 impl Secured {
@@ -40,7 +42,7 @@ impl Secured {
             if greeted
                 .map_err(|error| Error::Unsecured { endpoint: endpoint.to_string(), reason: error.to_string() })?
             {
-                return Ok(Self { tls, records: Vec::new(), failure: None });
+                return Ok(Self { tls, records: Vec::new(), failure: None, has_ended: false });
             }
             if interrupt.is_set() {
                 return Err(Error::Interrupted { endpoint: endpoint.to_string() });
@@ -64,13 +66,21 @@ impl Secured {
     pub(super) fn take(&mut self, bytes: &[u8]) -> std::result::Result<Option<Vec<u8>>, String> {
         let mut plain = Vec::new();
         match self.tls.take(bytes, &mut plain) {
-            Ok(true) if plain.is_empty() => Ok(None),
-            Ok(_) => Ok(Some(plain)),
+            Ok(has_ended) => {
+                // It may stand in one read with what came before it.
+                self.has_ended |= has_ended;
+                Ok((!has_ended || !plain.is_empty()).then_some(plain))
+            }
             Err(why) => {
                 self.failure = Some(why.to_string());
                 Err(format!("and we fail at TLS: {why}"))
             }
         }
+    }
+
+    /// Whether the server has said the end of TLS, so that nothing of what it sent was cut off.
+    pub(super) const fn has_ended(&self) -> bool {
+        self.has_ended
     }
 
     /// Why TLS failed, after it had begun.

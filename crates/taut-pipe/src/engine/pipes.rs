@@ -382,7 +382,7 @@ impl Pipes {
             end.input.iter().chain(&end.output).for_each(|fd| self.poller.remove(fd));
         }
         let summary = pipe.summary(&state.plan, self.now);
-        let failed = summary.failed && summary.ended_by != EndedBy::Signal;
+        let broke = summary.broke && summary.ended_by != EndedBy::Signal;
         // Before it is told, so that a terminal has its settings back by then.
         drop(pipe);
         observer.ended(summary);
@@ -391,7 +391,7 @@ impl Pipes {
         }
         let state = &self.plans[plan];
         let goes = !state.plan.sides.iter().any(|side| side.listens);
-        if goes && failed && state.plan.options.retries > 0 && !self.stopped {
+        if goes && broke && state.plan.options.retries > 0 && !self.stopped {
             // A pipe that broke is made anew, after the shortest wait; that to connect lasts longer each time.
             let slot = self.make(plan);
             if let Some(pipe) = &mut self.slots[slot].pipe {

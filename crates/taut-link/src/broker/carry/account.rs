@@ -28,10 +28,13 @@ pub struct WrittenAccount {
     pub confirmed_by_broker: Option<u64>,
     /// Given to the broker once more, as the connection broke before it acknowledged them.
     pub again: u64,
-    /// Dropped by us: more than the buffer holds came while the broker was away, or it was away at the end.
+    /// Dropped by us: more than the buffer holds came while the broker was away, it was away or did not read at the
+    /// end, or it takes no message of that length.
     pub dropped_here: u64,
     /// Those who told that they read; empty: nobody was ever heard of.
     pub readers: Vec<ReaderAccount>,
+    /// Whether there were more, of which nothing is kept.
+    pub has_more_readers: bool,
 }
 
 /// What one reader told its writer.
@@ -86,15 +89,15 @@ impl BrokerAccount {
     /// Messages that are missing, as far as this end knows.
     pub fn missing(&self) -> u64 {
         let written = self.written.iter().flat_map(|written| &written.readers).map(|reader| reader.missing).max();
-        let heard = self.heard.as_ref().map(|heard| heard.missing + heard.too_long);
-        written.unwrap_or(0) + heard.unwrap_or(0)
+        let heard = self.heard.as_ref().map(|heard| heard.missing.saturating_add(heard.too_long));
+        written.unwrap_or(0).saturating_add(heard.unwrap_or(0))
     }
 
     /// Whether messages are missing, were dropped here, or are neither acknowledged by the broker nor confirmed by a
     /// reader.
     pub fn has_losses(&self) -> bool {
         let is_open = |written: &WrittenAccount| {
-            let due = written.sent - written.dropped_here;
+            let due = written.sent.saturating_sub(written.dropped_here);
             let is_confirmed = written.readers.iter().any(|reader| reader.read >= due);
             !is_confirmed && written.confirmed_by_broker.is_some_and(|confirmed| confirmed < due)
         };

@@ -1,6 +1,6 @@
 //! A client of a broker over its socket, without a call that waits: the connection is made again when it breaks.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -12,11 +12,11 @@ use taut_time::{Duration, Instant};
 
 use super::account::BrokerAccount;
 use super::envelope::Run;
-use super::line::{Carrier, Filters, Leave, Line};
+use super::line::{Carrier, Filters, Leave, Line, PATIENCE};
 use super::reader::Reader;
-use super::writer::{Answer, Writer};
+use super::writer::{Answer, MOST_OUTPUT, Writer};
 use crate::broker::address::BrokerAddress;
-use crate::broker::client::Client;
+use crate::broker::client::{Client, Ending};
 use crate::{Endpoint, Error, Result, clock, sys};
 
 /// Which ways messages go, and on which topic each.
@@ -49,6 +49,8 @@ const LEAVING: Duration = Duration::from_secs(1);
 /// Room for one read, and reads of one turn.
 const INPUT_BYTES: usize = 64 << 10;
 const READS: usize = 16;
+/// Bytes that may wait for a broker which sends and does not read.
+const MOST_WAITING: usize = 1 << 20;
 
 impl Carrier {
     /// Connects and logs in; waits for at most `timeout`.
@@ -62,6 +64,7 @@ impl Carrier {
         let fail = |source| Error::io("wait for", endpoint, source);
         let now = clock::now();
         let mut carrier = Self::new(endpoint.clone(), address, directions, now).map_err(fail)?;
+        carrier.patience = timeout;
         let until = now + timeout;
         while !carrier.is_known {
             carrier.drive(clock::now());
@@ -70,7 +73,11 @@ impl Carrier {
             }
             if clock::now() > until {
                 let after_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-                return Err(Error::Silent { endpoint: endpoint.to_string(), to: "the broker's CONNECT", after_ms });
+                let to = match &carrier.line {
+                    Line::Open { client, .. } => client.waits_for(),
+                    _ => "our attempt to connect",
+                };
+                return Err(Error::Silent { endpoint: endpoint.to_string(), to, after_ms });
             }
             if !carrier.is_known {
                 let pause = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
@@ -78,6 +85,7 @@ impl Carrier {
                 let _ = poll(&mut [PollFd::new(&carrier.epoll, PollFlags::IN)], Some(&pause));
             }
         }
+        carrier.patience = PATIENCE;
         Ok(carrier)
     }
 
@@ -116,6 +124,7 @@ impl Carrier {
             writer,
             reader,
             next_number: (epoch >> 10) as u16,
+            patience: PATIENCE,
             failures: 0,
             closed: None,
             taken_away: 0,
@@ -125,6 +134,7 @@ impl Carrier {
             input: vec![0; INPUT_BYTES],
             has_more: false,
             notes: VecDeque::new(),
+            noted: BTreeSet::new(),
             told: BrokerAccount::default(),
             endpoint,
         })
@@ -167,6 +177,8 @@ impl Carrier {
             Line::Away { until, .. } | Line::Connecting { until, .. } | Line::Leaving { until, .. } => Some(*until),
             _ if self.has_more => Some(Instant::from_nanos(0)),
             Line::Open { ready_at: None, until, .. } => Some(*until),
+            // Once the socket takes more, that is what there is to do.
+            Line::Open { client, .. } if client.output().len() >= MOST_OUTPUT => None,
             Line::Open { .. } => {
                 let tally = self.writer.as_ref().and_then(|writer| writer.tally_due(leaving));
                 let receipts = self.reader.as_ref().and_then(Reader::receipts_due);
@@ -180,24 +192,27 @@ impl Carrier {
     fn read(&mut self, now: Instant) {
         self.has_more = true;
         for _ in 0..READS {
-            let (socket, client) = match &mut self.line {
-                Line::Open { socket, client, .. } => (socket, client),
+            let (socket, client, is_ready) = match &mut self.line {
+                Line::Open { socket, client, ready_at, .. } => (socket, client, ready_at.is_some()),
                 Line::Leaving { .. } => return self.read_last(now),
                 _ => {
                     self.has_more = false;
                     return;
                 }
             };
-            if self.ending.is_none() && self.reader.as_ref().is_some_and(|reader| !reader.has_room()) {
+            if self.ending.is_none() && self.reader.as_ref().is_some_and(|reader| !reader.has_room(is_ready)) {
                 // Who takes from it has it driven.
                 self.has_more = false;
-                return;
+                break;
             }
             match rustix::net::recv(&*socket, &mut self.input[..], RecvFlags::DONTWAIT) {
                 Ok((bytes @ 1.., _)) => {
                     client.handle(&self.input[..bytes]);
                     if client.wants_tls() {
                         client.fail("wants TLS, which taut pipe does not speak with a broker");
+                    }
+                    if client.output().len() > MOST_WAITING {
+                        client.fail("does not read what it is sent");
                     }
                 }
                 Err(Errno::AGAIN) => {
@@ -216,6 +231,10 @@ impl Carrier {
         if ready_at.is_none() && client.is_ready() {
             *ready_at = Some(now);
             self.told.broker = client.about();
+            let note = client.take_note().filter(|_| !self.is_known);
+            // What keeps us out after this is said anew.
+            self.noted.clear();
+            self.notes.extend(note.map(|note| format!("{}: the broker {note}", self.endpoint)));
             if std::mem::replace(&mut self.is_known, true) {
                 self.told.reconnections += 1;
                 self.notes.push_back(format!("{}: with the broker again", self.endpoint));
@@ -223,7 +242,7 @@ impl Carrier {
         } else if client.failure().is_some() {
             self.lose("ended the connection", now);
         } else if ready_at.is_none() && now >= *until {
-            self.lose("does not answer to CONNECT", now);
+            self.lose("gives no answer in time", now);
         }
     }
 
@@ -238,12 +257,16 @@ impl Carrier {
             } else if topic == self.filters.tallies.as_deref() {
                 client.acknowledge(&message);
                 self.reader.iter_mut().for_each(|reader| reader.push_tally(message.payload()));
-            } else if topic == self.filters.data.as_deref()
+            } else if self.ending.is_some() {
                 // What comes at the end is not taken: a lasting session keeps it.
-                && self.ending.is_none()
+            } else if topic == self.filters.data.as_deref()
                 && let Some(reader) = &mut self.reader
             {
                 reader.push(message);
+            } else {
+                // A lasting session brings what an earlier start of this name has subscribed to as well, and waits for
+                // the answer.
+                client.acknowledge(&message);
             }
         }
         while let Some(ticket) = client.next_confirmed() {
@@ -254,10 +277,15 @@ impl Carrier {
     fn pump(&mut self, now: Instant) {
         let Line::Open { client, ready_at: Some(_), .. } = &mut self.line else { return };
         let is_ending = self.ending.is_some();
+        if let Some(writer) = &mut self.writer
+            && let Err(why) = writer.pump(&mut **client)
+        {
+            self.notes.push_back(format!("{}: the broker {why}; a message is lost", self.endpoint));
+        }
+        if client.output().len() >= MOST_OUTPUT {
+            return;
+        }
         if let Some(writer) = &mut self.writer {
-            if let Err(why) = writer.pump(&mut **client) {
-                self.notes.push_back(format!("{}: the broker {why}; a message is lost", self.endpoint));
-            }
             writer.tell(&mut **client, now, is_ending);
         }
         if let Some(reader) = &mut self.reader {
@@ -275,7 +303,10 @@ impl Carrier {
                 return self.shut();
             }
             match rustix::net::send(&*socket, client.output(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-                Ok(bytes) => client.wrote(bytes),
+                Ok(bytes) => {
+                    client.wrote(bytes);
+                    self.writer.iter_mut().for_each(|writer| writer.wrote(bytes));
+                }
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR) => {}
                 Err(_) => {
@@ -286,9 +317,7 @@ impl Carrier {
                         client.handle(&self.input[..bytes]);
                     }
                     self.sort(now);
-                    if matches!(self.line, Line::Leaving { .. }) {
-                        self.line = Line::Left;
-                    }
+                    self.be_gone();
                     return self.lose("closed the connection", now);
                 }
             }
@@ -304,22 +333,49 @@ impl Carrier {
             && !std::mem::replace(is_shut, true)
             && rustix::net::shutdown(&*socket, Shutdown::Write).is_err()
         {
+            self.be_gone();
+        }
+    }
+
+    /// The connection that was to be closed is; what the broker has refused in it is an error all the same.
+    fn be_gone(&mut self) {
+        if let Line::Leaving { client, .. } = &self.line {
+            if client.ending() == Ending::Refused
+                && let Some(why) = client.failure()
+            {
+                self.error = Some(Error::Broker { endpoint: self.endpoint.to_string(), what: why.to_owned() });
+            }
             self.line = Line::Left;
         }
     }
 
     /// Until the broker has closed: unread bytes would make the kernel throw away what it has not sent yet.
     fn read_last(&mut self, now: Instant) {
-        let Line::Leaving { socket, until, .. } = &self.line else { return };
-        let is_over = loop {
-            match rustix::net::recv(socket, &mut self.input[..], RecvFlags::DONTWAIT) {
-                Ok((1.., _)) | Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => break now >= *until,
-                Ok(_) | Err(_) => break true,
+        let Line::Leaving { socket, client, until, is_shut } = &mut self.line else { return };
+        let mut is_over = now >= *until;
+        for _ in 0..READS {
+            match rustix::net::recv(&*socket, &mut self.input[..], RecvFlags::DONTWAIT) {
+                Ok((bytes @ 1.., _)) => {
+                    client.handle(&self.input[..bytes]);
+                    // What came late is the broker's still, and nothing is answered any more.
+                    while client.next_message().is_some() {}
+                    if *is_shut {
+                        client.wrote(usize::MAX);
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Ok(_) | Err(_) => {
+                    is_over = true;
+                    break;
+                }
             }
-        };
+        }
+        while let Some(ticket) = client.next_confirmed() {
+            self.writer.iter_mut().for_each(|writer| writer.confirm(ticket));
+        }
         if is_over {
-            self.line = Line::Left;
+            self.be_gone();
         }
     }
 

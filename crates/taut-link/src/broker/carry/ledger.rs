@@ -14,8 +14,9 @@ pub(super) struct Ledger {
     out_of_order: u64,
     /// Numbers between `first` and `highest` that have not come: the last one of each gap by its first.
     gaps: BTreeMap<u64, u64>,
-    /// Numbers in gaps that are not kept any more.
+    /// Numbers in gaps that are not kept any more, and the highest of them.
     forgotten: u64,
+    forgotten_up_to: u64,
     /// The highest number that the writer has told of.
     told: u64,
     /// Up to this number the broker has acknowledged all, as the writer told.
@@ -76,6 +77,7 @@ impl Ledger {
             && let Some((from, to)) = self.gaps.pop_first()
         {
             self.forgotten += to - from + 1;
+            self.forgotten_up_to = self.forgotten_up_to.max(to);
         }
     }
 
@@ -112,6 +114,8 @@ impl Ledger {
     pub(super) fn sums(&self) -> Sums {
         let in_gaps: u64 = self.gaps.iter().map(|(from, to)| to - from + 1).sum();
         let up_to = self.told.max(self.highest);
+        // Of those that are forgotten it is known only of all at once.
+        let forgotten = if self.forgotten_up_to <= self.confirmed { self.forgotten } else { 0 };
         let acknowledged = |(from, to): (&u64, &u64)| (self.confirmed.min(*to) + 1).saturating_sub(*from);
         Sums {
             first: self.first.max(1),
@@ -120,7 +124,7 @@ impl Ledger {
             twice: self.twice,
             out_of_order: self.out_of_order,
             missing: in_gaps + self.forgotten + (up_to - self.highest),
-            passed_over: self.gaps.iter().map(acknowledged).sum::<u64>() + self.forgotten,
+            passed_over: self.gaps.iter().map(acknowledged).sum::<u64>() + forgotten,
             dropped: self.dropped,
         }
     }
@@ -169,8 +173,11 @@ mod tests {
         let most = MOST_GAPS as u64;
         (0..=most + 10).for_each(|index| _ = ledger.take(1 + 2 * index));
         assert_eq!((ledger.sums().missing, ledger.gaps.len()), (most + 10, MOST_GAPS));
+        assert_eq!(ledger.sums().passed_over, 0, "nobody had acknowledged any");
         assert!(!ledger.take(2), "it is not known any more");
         assert!(ledger.take(2 * most));
+        ledger.tell(3 * most, 3 * most, 0);
+        assert_eq!(ledger.sums().passed_over, most + 9);
     }
 
     proptest! {

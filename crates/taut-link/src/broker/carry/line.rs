@@ -1,6 +1,6 @@
 //! The connection of a [`Carrier`]: made, lost, and made again.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -31,6 +31,8 @@ pub struct Carrier {
     pub(super) reader: Option<Reader>,
     /// Number of the next connection's first packet.
     pub(super) next_number: u16,
+    /// How long one attempt to connect may take, over all addresses of the broker.
+    pub(super) patience: Duration,
     /// Attempts in a row that came to nothing, or to a connection that did not last.
     pub(super) failures: u32,
     /// The connection was closed, and it is not known yet whether the broker is still there.
@@ -45,6 +47,8 @@ pub struct Carrier {
     /// The last turn of reading did not come to an end.
     pub(super) has_more: bool,
     pub(super) notes: VecDeque<String>,
+    /// What has been said since the broker had let us in.
+    pub(super) noted: BTreeSet<String>,
     pub(super) told: BrokerAccount,
 }
 
@@ -102,6 +106,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// A connection that is closed sooner did not last. A session that is taken away so twice by a broker that is there was
 /// taken over by another client.
 const SHORT_SESSION: Duration = Duration::from_secs(5);
+/// Reasons that are said each once while a broker does not let us in.
+const MOST_NOTED: usize = 16;
 /// How long a session that was taken away is left to who has it.
 const TAKEN_AWAY: Duration = Duration::from_secs(1);
 impl Carrier {
@@ -130,7 +136,9 @@ impl Carrier {
             Ok(socket)
         }) {
             Ok(socket) => {
-                self.line = Line::Connecting { socket, until: now + PATIENCE, address };
+                // One that nobody answers at leaves time for the next one.
+                let others = u32::try_from(self.addresses.len()).unwrap_or(u32::MAX);
+                self.line = Line::Connecting { socket, until: now + self.patience / others.max(1), address };
                 self.look_at_connection(now);
             }
             Err(error) => self.not_there(error, address, now),
@@ -169,7 +177,8 @@ impl Carrier {
 
     /// Waits with the next attempt, longer each time: 0.1 s to 2 s.
     pub(super) fn be_away(&mut self, address: usize, now: Instant) {
-        let pause = Duration::from_millis(100 << self.failures.min(5)).min(Duration::from_secs(2));
+        // The first failure is that of the connection that was made again at once.
+        let pause = Duration::from_millis(100 << self.failures.saturating_sub(1).min(5)).min(Duration::from_secs(2));
         self.failures = self.failures.saturating_add(1);
         self.line = Line::Away { until: now + pause, address };
     }
@@ -195,11 +204,14 @@ impl Carrier {
         let Filters { data, tallies, receipts } = &self.filters;
         let filters: Vec<String> = data.iter().chain(tallies).chain(receipts).cloned().collect();
         let client = match self.endpoint.broker() {
-            Some(address) => address.carrying_client(&self.endpoint, self.name.clone(), filters, self.next_number),
+            Some(address) => {
+                // Who only writes has all that is to be kept himself. In a session that is kept, a number of QoS 2 that
+                // is used anew would stand for the old message (MQTT 5.0, section 4.3.3).
+                let is_lasting = self.is_lasting() && self.reader.is_some();
+                address.carrying_client(&self.endpoint, self.name.clone(), filters, (is_lasting, self.next_number))
+            }
             None => return,
         };
-        // Numbers go on behind those that the broker may still have.
-        self.next_number = self.next_number.wrapping_add(1009);
         match client {
             Ok(client) => self.line = Line::Open { socket, client, until: now + PATIENCE, ready_at: None },
             Err(error) => {
@@ -233,6 +245,8 @@ impl Carrier {
         let without_a_word = client.failure().is_none();
         client.fail(why);
         let why = client.failure().unwrap_or(why).to_owned();
+        // Numbers go on behind those that the broker may still have.
+        self.next_number = client.next_ticket().unwrap_or(self.next_number);
         self.writer.iter_mut().for_each(Writer::lose_connection);
         self.reader.iter_mut().for_each(Reader::lose_connection);
         match client.ending() {
@@ -245,7 +259,13 @@ impl Carrier {
             self.error = Some(error);
             return;
         }
-        let Some(age) = ready_at.map(|ready_at| now.saturating_since(ready_at)) else { return self.be_away(0, now) };
+        let Some(age) = ready_at.map(|ready_at| now.saturating_since(ready_at)) else {
+            let note = format!("{error}; trying again");
+            if self.noted.len() < MOST_NOTED && self.noted.insert(note.clone()) {
+                self.notes.push_back(note);
+            }
+            return self.be_away(0, now);
+        };
         self.notes.push_back(format!("{error}; connecting again"));
         if age >= SHORT_SESSION {
             (self.failures, self.taken_away) = (0, 0);

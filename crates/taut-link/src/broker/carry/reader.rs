@@ -10,8 +10,12 @@ use super::ledger::{Ledger, Sums};
 use super::receipt::{self, Receipt, ReceiptOf, Tally};
 use crate::broker::client::{Client, Letter, Message};
 
-/// Messages that wait to be given on before no more are read from the broker.
+/// Messages that nobody acknowledges and that wait to be given on, before no more are read from the broker.
 const MOST_READY: usize = 256;
+/// As many of those that are acknowledged when they are given on: it is the broker that lets no more be under way
+/// (Receive Maximum of MQTT 5, which is 65,535 unless it is said, section 3.1.2.11.3). Bytes are limited here.
+const MOST_OPEN: usize = 65_535;
+const MOST_READY_BYTES: usize = 16 << 20;
 /// Time between receipts.
 const RECEIPT_PERIOD: Duration = Duration::from_secs(1);
 /// Runs of writers whose ledgers are kept: anybody can publish.
@@ -28,7 +32,12 @@ pub(super) struct Reader {
     instance: u64,
     /// What came, in its order: how far a writer is tells of what came before it.
     ready: VecDeque<Came>,
+    /// Those of them that are acknowledged when they are given on, and the bytes of all messages.
+    open: usize,
+    ready_bytes: usize,
     runs: BTreeMap<Run, Kept>,
+    /// Goes up with each message and tally.
+    turn: u64,
     /// Sums of runs that are not kept any more.
     retired: HeardAccount,
     read: u64,
@@ -52,6 +61,8 @@ struct Kept {
     ledger: Ledger,
     /// There is something to tell its writer.
     is_changed: bool,
+    /// When it was heard of last.
+    turn: u64,
     /// The highest number when the server had cut us off, until the next one comes.
     cut_at: Option<u64>,
     cut_off: u64,
@@ -68,7 +79,10 @@ impl Reader {
             name,
             instance,
             ready: VecDeque::new(),
+            open: 0,
+            ready_bytes: 0,
             runs: BTreeMap::new(),
+            turn: 0,
             retired: HeardAccount::default(),
             read: 0,
             without_number: 0,
@@ -84,9 +98,12 @@ impl Reader {
         self
     }
 
-    /// Whether more may come.
-    pub(super) fn has_room(&self) -> bool {
-        self.ready.len() < MOST_READY
+    /// Whether more may come. Before the broker has taken the subscription (`is_ready`) its answer stands behind what a
+    /// session has kept, so all is read that memory is there for.
+    pub(super) fn has_room(&self, is_ready: bool) -> bool {
+        let others = self.ready.len() - self.open;
+        let has_memory = self.ready_bytes < MOST_READY_BYTES && self.ready.len() < MOST_OPEN;
+        has_memory && (!is_ready || others < MOST_READY)
     }
 
     /// Whether something may be there to be given on.
@@ -96,6 +113,8 @@ impl Reader {
 
     /// A message has come.
     pub(super) fn push(&mut self, message: Message) {
+        self.open += usize::from(message.number.is_some());
+        self.ready_bytes += message.payload().len();
         self.ready.push_back(Came::Message(message));
     }
 
@@ -120,6 +139,8 @@ impl Reader {
                     continue;
                 }
             };
+            self.open -= usize::from(message.number.is_some());
+            self.ready_bytes -= message.payload().len();
             if let Some(client) = &mut client {
                 client.acknowledge(&message);
             }
@@ -155,7 +176,7 @@ impl Reader {
     }
 
     fn take_tally(&mut self, tally: &Tally) {
-        if !self.has_envelope || tally.number > u64::MAX / 2 {
+        if !self.has_envelope || tally.number.max(tally.dropped) > u64::MAX / 2 {
             return;
         }
         let kept = self.kept(tally.run());
@@ -164,18 +185,24 @@ impl Reader {
         self.is_asked |= tally.over;
     }
 
+    /// What is kept of a run that is heard of. Where there is no room, the one that was silent longest goes.
     fn kept(&mut self, run: Run) -> &mut Kept {
         if self.runs.len() >= MOST_RUNS
             && !self.runs.contains_key(&run)
-            && let Some((_, oldest)) = self.runs.pop_first()
+            && let Some(silent) = self.runs.iter().min_by_key(|(_, kept)| kept.turn).map(|(run, _)| *run)
+            && let Some(silent) = self.runs.remove(&silent)
         {
-            add(&mut self.retired, &oldest);
+            add(&mut self.retired, &silent);
         }
-        self.runs.entry(run).or_default()
+        self.turn += 1;
+        let kept = self.runs.entry(run).or_default();
+        kept.turn = self.turn;
+        kept
     }
 
     /// The connection broke. What came by it can't be acknowledged any more.
     pub(super) fn lose_connection(&mut self) {
+        self.open = 0;
         for came in &mut self.ready {
             if let Came::Message(message) = came {
                 message.number = None;
@@ -251,12 +278,58 @@ impl Reader {
 fn add(sum: &mut HeardAccount, kept: &Kept) {
     let sums = kept.ledger.sums();
     let behind = kept.cut_at.map_or(0, |at| sums.up_to.saturating_sub(at));
-    sum.writers += 1;
-    sum.twice += sums.twice;
-    sum.out_of_order += sums.out_of_order;
-    sum.missing += sums.missing;
-    sum.passed_over += sums.passed_over;
-    sum.cut_off += (kept.cut_off + behind).min(sums.missing);
-    sum.before += sums.first - 1;
-    sum.dropped_there += sums.dropped;
+    // Anybody can forge numbers, so no sum of them may be too large.
+    for (sum, more) in [
+        (&mut sum.writers, 1),
+        (&mut sum.twice, sums.twice),
+        (&mut sum.out_of_order, sums.out_of_order),
+        (&mut sum.missing, sums.missing),
+        (&mut sum.passed_over, sums.passed_over),
+        (&mut sum.cut_off, kept.cut_off.saturating_add(behind).min(sums.missing)),
+        (&mut sum.before, sums.first - 1),
+        (&mut sum.dropped_there, sums.dropped),
+    ] {
+        *sum = sum.saturating_add(more);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reader() -> Reader {
+        Reader::new("t".to_owned(), "t/receipt".to_owned(), "r".to_owned(), 3)
+    }
+
+    fn message(run: Run, number: u64) -> Message {
+        Message::new("t".to_owned(), Stamp { run, number }.prefix().to_vec())
+    }
+
+    #[test]
+    fn a_run_that_goes_on_is_kept_however_many_others_come() {
+        let (mut reader, mut buffer) = (reader(), [0; 8]);
+        let lasting = Run { writer: 0, epoch: 0 };
+        for index in 1..=3 * MOST_RUNS as u64 {
+            reader.push(message(lasting, index));
+            reader.push(message(Run { writer: 1, epoch: index }, 1));
+            while reader.next(None, &mut buffer).is_some() {}
+        }
+        let account = reader.account();
+        assert_eq!((account.read, account.missing, account.before), (6 * MOST_RUNS as u64, 0, 0));
+        assert_eq!(account.writers, 3 * MOST_RUNS as u64 + 1);
+    }
+
+    #[test]
+    fn what_the_broker_limits_by_itself_is_read_on() {
+        let (mut reader, run) = (reader(), Run { writer: 1, epoch: 1 });
+        for number in 1..=MOST_READY as u64 {
+            assert!(reader.has_room(true));
+            reader.push(message(run, number).with(Some((number as u16, false)), None));
+        }
+        assert!(reader.has_room(true));
+        reader.lose_connection();
+        assert!(!reader.has_room(true) && reader.has_room(false));
+        while reader.next(None, &mut [0; 8]).is_some() {}
+        assert!(reader.has_room(true) && reader.ready_bytes == 0);
+    }
 }

@@ -60,6 +60,11 @@ impl Tally {
 }
 
 impl ReceiptOf {
+    /// Whether it can be of a writer whose last number this is.
+    pub(super) const fn is_of_numbers_up_to(&self, last: u64) -> bool {
+        self.up_to <= last && self.read <= last && self.missing <= last && self.passed_over <= last
+    }
+
     pub(super) const fn run(&self) -> Run {
         Run { writer: self.writer, epoch: self.epoch }
     }

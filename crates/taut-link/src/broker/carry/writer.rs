@@ -14,7 +14,7 @@ use crate::broker::client::{Client, Letter, Posted};
 /// nothing.
 const MOST_UNDER_WAY: usize = 16;
 /// Bytes that wait for the broker's socket before more messages are made bytes.
-const MOST_OUTPUT: usize = 256 << 10;
+pub(super) const MOST_OUTPUT: usize = 256 << 10;
 /// How often readers are told how far the writer is, and how long after their last word.
 const TALLY_PERIOD: Duration = Duration::from_secs(1);
 const READERS_THERE: Duration = Duration::from_secs(3);
@@ -50,6 +50,11 @@ pub(super) struct Writer {
     /// Those that were under way when a connection broke, in their order.
     again: VecDeque<Numbered>,
     under_way: VecDeque<(u16, Numbered)>,
+    /// Those that the broker will not acknowledge and that its socket has not taken yet, by where each ends among all
+    /// bytes of the connection.
+    unwritten: VecDeque<(u64, Numbered)>,
+    /// Bytes of the connection that its socket has taken.
+    written: u64,
     /// The last number that was given.
     number: u64,
     sent: u64,
@@ -57,6 +62,8 @@ pub(super) struct Writer {
     repeated: u64,
     dropped: u64,
     readers: BTreeMap<String, BTreeMap<u64, Start>>,
+    /// Some readers are not kept.
+    has_more_readers: bool,
     heard_at: Option<Instant>,
     told: Option<(Instant, Tally)>,
     /// When it was last tried to tell: the broker may let no more be under way.
@@ -89,12 +96,15 @@ impl Writer {
             waiting: VecDeque::new(),
             again: VecDeque::new(),
             under_way: VecDeque::new(),
+            unwritten: VecDeque::new(),
+            written: 0,
             number: 0,
             sent: 0,
             confirmed: 0,
             repeated: 0,
             dropped: 0,
             readers: BTreeMap::new(),
+            has_more_readers: false,
             heard_at: None,
             told: None,
             tried: Instant::from_nanos(0),
@@ -123,7 +133,14 @@ impl Writer {
 
     /// Whether all that was taken is with the broker, and acknowledged where it does that.
     pub(super) fn is_done(&self) -> bool {
-        self.waiting.is_empty() && self.again.is_empty() && self.under_way.is_empty()
+        let is_given = self.waiting.is_empty() && self.again.is_empty();
+        is_given && self.under_way.is_empty() && self.unwritten.is_empty()
+    }
+
+    /// The broker's socket has taken so many bytes more.
+    pub(super) fn wrote(&mut self, bytes: usize) {
+        self.written += bytes as u64;
+        while self.unwritten.pop_front_if(|(end, _)| *end <= self.written).is_some() {}
     }
 
     /// Gives the client what it takes now. An error concerns one message, which is lost; where the client failed, all
@@ -144,7 +161,11 @@ impl Writer {
                 Ok(Posted::Taken(ticket)) => {
                     self.number = self.number.max(next.number);
                     self.repeated += u64::from(is_again);
-                    self.under_way.extend(ticket.map(|ticket| (ticket, next)));
+                    match ticket {
+                        Some(ticket) => self.under_way.push_back((ticket, next)),
+                        None if client.output().is_empty() => {}
+                        None => self.unwritten.push_back((self.written + client.output().len() as u64, next)),
+                    }
                 }
                 Ok(Posted::Later) if is_again => {
                     self.again.push_front(next);
@@ -192,8 +213,9 @@ impl Writer {
     /// The connection broke: what was under way goes again.
     pub(super) fn lose_connection(&mut self) {
         let under_way = self.under_way.drain(..).map(|(_, numbered)| numbered);
-        self.again = under_way.chain(self.again.drain(..)).collect();
-        self.told = None;
+        let unwritten = self.unwritten.drain(..).map(|(_, numbered)| numbered);
+        self.again = under_way.chain(unwritten).chain(self.again.drain(..)).collect();
+        (self.told, self.written) = (None, 0);
     }
 
     /// When readers are to be told next; `None` when there is nothing to tell.
@@ -201,9 +223,17 @@ impl Writer {
         let told_at = self.told.as_ref().map_or(Instant::from_nanos(0), |(at, _)| *at);
         let there = is_ending || self.heard_at.is_some_and(|heard| told_at < heard + READERS_THERE);
         let is_new = self.told.as_ref().is_none_or(|(_, told)| is_ending || *told != self.tally(false));
-        let wanted = self.has_envelope && self.number > 0 && there && is_new;
+        // At the end it is told once, behind the last message.
+        let is_early = is_ending && !self.unwritten.is_empty();
+        let wanted = self.has_envelope && self.given() > 0 && there && is_new && !is_early;
         let due = self.told.as_ref().map_or(self.tried, |(at, _)| *at + TALLY_PERIOD);
         wanted.then(|| due.max(self.tried + TRY_PERIOD))
+    }
+
+    /// The last number that has been given to the broker on this connection or before: what has to go again goes in
+    /// front of what readers are told behind it.
+    fn given(&self) -> u64 {
+        self.again.iter().map(|numbered| numbered.number - 1).min().unwrap_or(self.number)
     }
 
     fn tally(&self, is_ending: bool) -> Tally {
@@ -212,7 +242,7 @@ impl Writer {
         Tally {
             writer: self.run.writer,
             epoch: self.run.epoch,
-            number: self.number,
+            number: self.given(),
             confirmed: if self.is_confirmed { first_open - 1 } else { 0 },
             dropped: self.dropped,
             over: is_ending && self.is_done(),
@@ -242,19 +272,29 @@ impl Writer {
         let Some(Receipt { reader, instance, of, over }) = receipt::parse(bytes) else { return };
         let is_name = reader.len() <= 200 && reader.chars().all(|letter| letter.is_ascii_graphic());
         let (known, is_known) = (self.readers.len(), self.readers.contains_key(&reader));
-        if !is_name || !is_known && known >= MOST_READERS {
+        if !is_name {
             return;
         }
-        // What concerns another run says only that the reader is there.
-        let of = of.filter(|of| of.run() == self.run);
+        if !is_known && known >= MOST_READERS {
+            self.has_more_readers = true;
+            return;
+        }
+        // What concerns another run, or can't be, says only that the reader is there.
+        let of = of.filter(|of| of.run() == self.run && of.is_of_numbers_up_to(self.number));
         self.heard_at = Some(now);
         let starts = self.readers.entry(reader).or_default();
-        if !starts.contains_key(&instance) && starts.len() >= MOST_STARTS {
-            return;
+        if !starts.contains_key(&instance)
+            && starts.len() >= MOST_STARTS
+            && let (Some((_, mut sum)), Some((_, oldest))) = (starts.pop_first(), starts.pop_first())
+        {
+            // The oldest ones become one.
+            sum.add(&oldest);
+            starts.insert(0, sum);
         }
         let start = starts.entry(instance).or_default();
         start.is_over |= over;
-        if let Some(of) = of {
+        // What was told stays true.
+        if let Some(of) = of.filter(|of| of.read >= start.told.read && of.up_to >= start.told.up_to) {
             start.told = of;
         }
     }
@@ -264,7 +304,7 @@ impl Writer {
         if self.readers.is_empty() {
             return Answer::Nobody;
         }
-        let sum = |starts: &BTreeMap<u64, Start>| starts.values().map(|start| start.told.read).sum::<u64>();
+        let sum = |starts: &BTreeMap<u64, Start>| sum_of(starts, |told| told.read);
         let is_over = |starts: &BTreeMap<u64, Start>| starts.values().all(|start| start.is_over);
         let up_to = |starts: &BTreeMap<u64, Start>| starts.values().map(|start| start.told.up_to).max().unwrap_or(0);
         let mut open = self.readers.values().filter(|starts| sum(starts) < self.number && !is_over(starts)).peekable();
@@ -275,13 +315,16 @@ impl Writer {
         }
     }
 
-    /// The account; what still waits counts as dropped when it is `over`.
+    /// The account; what still waits, and what no broker can have, counts as dropped when it is `over`.
     pub(super) fn account(&self, over: bool) -> WrittenAccount {
-        let dropped_here = self.dropped + if over { self.waiting.len() as u64 } else { 0 };
+        // Of those that go again a broker that acknowledges messages may have some.
+        let again = if self.is_confirmed { 0 } else { self.again.len() };
+        let left = (self.waiting.len() + self.unwritten.len() + again) as u64;
+        let dropped_here = self.dropped + if over { left } else { 0 };
         let reader = |(name, starts): (&String, &BTreeMap<u64, Start>)| {
-            let sum = |of: fn(&ReceiptOf) -> u64| starts.values().map(|start| of(&start.told)).sum::<u64>();
+            let sum = |of: fn(&ReceiptOf) -> u64| sum_of(starts, of);
             let read = sum(|told| told.read);
-            let missing = self.sent.saturating_sub(dropped_here + read);
+            let missing = self.sent.saturating_sub(dropped_here.saturating_add(read));
             let up_to = starts.values().map(|start| start.told.up_to).max().unwrap_or(0);
             ReaderAccount {
                 name: name.clone(),
@@ -301,6 +344,71 @@ impl Writer {
             again: self.repeated,
             dropped_here,
             readers: if self.has_envelope { self.readers.iter().map(reader).collect() } else { Vec::new() },
+            has_more_readers: self.has_envelope && self.has_more_readers,
         }
+    }
+}
+
+impl Start {
+    /// Takes an older start's sums in.
+    fn add(&mut self, older: &Self) {
+        let (told, more) = (&mut self.told, &older.told);
+        for (sum, more) in [
+            (&mut told.read, more.read),
+            (&mut told.twice, more.twice),
+            (&mut told.out_of_order, more.out_of_order),
+            (&mut told.missing, more.missing),
+            (&mut told.passed_over, more.passed_over),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+        told.up_to = told.up_to.max(more.up_to);
+        self.is_over = true;
+    }
+}
+
+/// Anybody can forge receipts, so no sum of them may be too large.
+fn sum_of(starts: &BTreeMap<u64, Start>, of: fn(&ReceiptOf) -> u64) -> u64 {
+    starts.values().map(|start| of(&start.told)).fold(0, u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn writer() -> Writer {
+        let run = Run { writer: 1, epoch: 2 };
+        Writer { number: 100, sent: 100, ..Writer::new("t".to_owned(), "t/sent".to_owned(), run, 10) }
+    }
+
+    fn receipt(reader: &str, instance: u64, up_to: u64, read: u64) -> Vec<u8> {
+        let of = ReceiptOf { writer: 1, epoch: 2, up_to, read, ..ReceiptOf::default() };
+        receipt::text(&Receipt { reader: reader.to_owned(), instance, of: Some(of), over: false })
+    }
+
+    #[test]
+    fn what_a_reader_has_told_is_not_lowered_or_forged() {
+        let (mut writer, now) = (writer(), Instant::from_nanos(1));
+        for (up_to, read, stays) in [(50, 40, 40), (60, 3, 40), (60, 41, 41), (101, 101, 41), (9, u64::MAX, 41)] {
+            writer.take_receipt(&receipt("r", 7, up_to, read), now);
+            assert_eq!(writer.account(true).readers[0].read, stays, "{up_to} {read}");
+        }
+        writer.take_receipt(&receipt("r", 8, 100, 59), now);
+        assert_eq!((writer.answer(), writer.account(true).readers[0].missing), (Answer::Whole, 0));
+    }
+
+    #[test]
+    fn more_starts_and_readers_than_are_kept_are_added_up_or_said() {
+        let (mut writer, now) = (writer(), Instant::from_nanos(1));
+        for instance in 1..=(MOST_STARTS as u64 + 10) {
+            writer.take_receipt(&receipt("r", instance, 100, 1), now);
+        }
+        let account = writer.account(true);
+        assert_eq!((account.readers[0].read, account.has_more_readers), (MOST_STARTS as u64 + 10, false));
+        for reader in 0..MOST_READERS {
+            writer.take_receipt(&receipt(&reader.to_string(), 1, 100, 100), now);
+        }
+        let account = writer.account(true);
+        assert_eq!((account.readers.len(), account.has_more_readers), (MOST_READERS, true));
     }
 }

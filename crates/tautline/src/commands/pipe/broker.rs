@@ -63,12 +63,12 @@ fn findings(on: &str, account: &BrokerAccount) -> Vec<Finding> {
     let lost = Lost { on, broker, reconnections: account.reconnections, cut_offs: account.cut_off, ..Lost::default() };
     let readers = account.written.iter().flat_map(|written| &written.readers);
     let worst = readers.max_by_key(|reader| reader.passed_over).map(|reader| Lost {
-        messages: reader.read + reader.missing,
+        messages: reader.read.saturating_add(reader.missing),
         passed_over: reader.passed_over,
         ..lost
     });
     let heard = account.heard.as_ref().map(|heard| Lost {
-        messages: heard.read + heard.missing,
+        messages: heard.read.saturating_add(heard.missing),
         passed_over: heard.passed_over,
         behind_cut_offs: heard.cut_off,
         ..lost
@@ -96,6 +96,9 @@ fn written_lines(written: &WrittenAccount) -> Vec<String> {
             reader.name, reader.read, reader.twice, reader.out_of_order, reader.missing
         )
     }));
+    if written.has_more_readers {
+        lines.push("more readers told what they read: these are the first ones".to_owned());
+    }
     if !written.has_envelope {
         lines.push("envelope=off: nothing can be told of what was missing".to_owned());
     } else if written.readers.is_empty() {
@@ -142,6 +145,7 @@ fn written_json(written: &WrittenAccount) -> Value {
         "again": written.again,
         "dropped_here": written.dropped_here,
         "readers": written.readers.iter().map(reader).collect::<Vec<_>>(),
+        "has_more_readers": written.has_more_readers,
     })
 }
 

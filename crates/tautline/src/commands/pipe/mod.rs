@@ -17,7 +17,7 @@ use taut_time::Duration;
 
 use crate::exit::Code;
 use crate::figures::BeatArgs;
-use crate::{input, output};
+use crate::{input, output, run};
 use tell::Teller;
 
 /// Join two endpoints in both directions
@@ -121,6 +121,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         }
         None => vec![plan(&args)?],
     };
+    let links = plans.iter().flat_map(|plan| &plan.sides).filter_map(|side| match &side.address {
+        Address::Link(endpoint) => Some(endpoint),
+        _ => None,
+    });
+    run::warn_of_open_logins(links);
     let listens = plans.iter().any(|plan| plan.sides.iter().any(|side| side.listens));
     let on_stdio = plans.iter().any(|plan| plan.sides.iter().any(|side| side.address == Address::Stdio));
     if args.figures.take_stdout() && (args.json || on_stdio) {

@@ -38,6 +38,8 @@ pub(super) struct Teller {
     /// For what is told of brokers.
     plans: Vec<Plan>,
     has_broker: bool,
+    /// Messages over a broker are missing or were dropped, of any pipe.
+    has_losses: bool,
     brokers: Vec<Told>,
 }
 
@@ -72,6 +74,7 @@ impl Teller {
             last,
             plans: plans.to_vec(),
             has_broker,
+            has_losses: false,
             brokers: Vec::new(),
         })
     }
@@ -125,11 +128,14 @@ impl Teller {
                 output::print(&format!("{object}\n"))?;
             }
         }
-        Ok(match last {
+        let code = match last {
             _ if !is_told => Code::Failed,
             Some(last) if !self.listens || self.pipes == 1 => code(last, self.listens),
             _ => Code::Ok,
-        })
+        };
+        // Whichever of the pipes it was, and however the last one ended.
+        let says_nothing = matches!(code, Code::Ok | Code::Interrupted);
+        Ok(if self.has_losses && says_nothing { Code::Failed } else { code })
     }
 }
 
@@ -302,6 +308,7 @@ impl Observer for Teller {
         }
         self.pipes += 1;
         self.failed += u64::from(summary.failed);
+        self.has_losses |= summary.brokers.iter().flatten().any(BrokerAccount::has_losses);
         for (sum, account) in self.sums.iter_mut().zip(&summary.accounts) {
             sum.bytes += account.bytes;
             sum.messages += account.messages;
