@@ -8,6 +8,7 @@ mod calls;
 mod error;
 mod follow;
 mod hci;
+mod hooks;
 mod layout;
 mod maps;
 mod marks;
@@ -26,7 +27,6 @@ mod writer;
 mod tests;
 
 use std::collections::HashMap;
-use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -35,8 +35,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use taut_bpf::instruction::Instruction;
-use taut_bpf::sys::{self, Map, MapKind, MapShape, ProgramKind, Purpose};
+use taut_bpf::sys::{self, Map, MapKind, MapShape};
 use taut_bpf::{BpfError, Btf, Flags, Ring};
 use taut_event::{Direction, FlowId, Listening, Sink, Timer};
 use taut_link::{bluetooth, clock};
@@ -47,11 +46,11 @@ pub use error::Error;
 use follow::Follower;
 use hci::Hci;
 pub use hci::Radio;
+use hooks::{HOOKS, SWITCH, WAKING, WRITERS, attach};
 use layout::{Layout, Offsets, Others};
 use maps::{MapNumbers, THREAD_BYTES};
 use marks::{MARKS, mark_of_pair};
 use order::{Told, hand_on};
-use record::What;
 pub use scope::Scope;
 use told::Events;
 use writer::Plan;
@@ -68,104 +67,6 @@ const MOST_THREADS: usize = 16_384;
 const MOST_PORTS: usize = 65_536;
 /// The first PID namespace, whose numbers are the kernel's: `PROC_PID_INIT_INO` of include/linux/proc_ns.h.
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
-
-/// Both tell when a thread that was ready to run had no processor.
-const SWITCH: &str = "sched_switch";
-const WAKING: &str = "sched_waking";
-
-/// A tracepoint, the structures that its first arguments point to (empty for one that may be anything), and whether a
-/// trace is nothing without it.
-struct Hook {
-    name: &'static str,
-    arguments: &'static [&'static str],
-    is_needed: bool,
-    code: fn(&Plan<'_>) -> Option<Vec<Instruction>>,
-}
-
-const HOOKS: [Hook; 18] = [
-    // Those that undo something stand before those that do it.
-    Hook { name: "softirq_exit", arguments: &[], is_needed: false, code: |plan| Some(plan.softirq_exit()) },
-    Hook {
-        name: "timer_expire_exit",
-        arguments: &["timer_list"],
-        is_needed: false,
-        code: |plan| plan.offsets.timer_function.map(|_| plan.timer(None)),
-    },
-    Hook {
-        name: "timer_expire_entry",
-        arguments: &["timer_list"],
-        is_needed: false,
-        code: |plan| plan.offsets.timer_function.map(|function| plan.timer(Some(function))),
-    },
-    Hook {
-        name: "hrtimer_expire_exit",
-        arguments: &["hrtimer"],
-        is_needed: false,
-        code: |plan| plan.offsets.hrtimer_function.map(|_| plan.timer(None)),
-    },
-    Hook {
-        name: "hrtimer_expire_entry",
-        arguments: &["hrtimer"],
-        is_needed: false,
-        code: |plan| plan.offsets.hrtimer_function.map(|function| plan.timer(Some(function))),
-    },
-    Hook {
-        name: SWITCH,
-        arguments: &["", "task_struct", "task_struct"],
-        is_needed: false,
-        code: |plan| plan.offsets.task_state.map(|state| plan.switch(state)),
-    },
-    Hook { name: WAKING, arguments: &["task_struct"], is_needed: false, code: |plan| Some(plan.waking()) },
-    Hook { name: "sched_process_exit", arguments: &["task_struct"], is_needed: false, code: |plan| Some(plan.exit()) },
-    Hook {
-        name: "sched_process_fork",
-        arguments: &["task_struct", "task_struct"],
-        is_needed: false,
-        code: |plan| (plan.scope == Scope::Processes).then(|| plan.fork()),
-    },
-    Hook { name: "inet_sock_set_state", arguments: &["sock"], is_needed: true, code: |plan| Some(plan.state()) },
-    Hook { name: "sys_exit", arguments: &["pt_regs"], is_needed: true, code: |plan| Some(plan.call_return()) },
-    Hook { name: "sys_enter", arguments: &["pt_regs"], is_needed: true, code: |plan| Some(plan.call()) },
-    Hook {
-        name: "sock_send_length",
-        arguments: &["sock"],
-        is_needed: false,
-        code: |plan| Some(plan.transfer(What::Written)),
-    },
-    Hook {
-        name: "sock_recv_length",
-        arguments: &["sock"],
-        is_needed: false,
-        code: |plan| Some(plan.transfer(What::Taken)),
-    },
-    Hook { name: "net_dev_queue", arguments: &["sk_buff"], is_needed: true, code: |plan| Some(plan.queue()) },
-    Hook {
-        name: "tcp_retransmit_skb",
-        arguments: &["sock", "sk_buff"],
-        is_needed: false,
-        code: |plan| Some(plan.repeat()),
-    },
-    Hook { name: "sk_data_ready", arguments: &["sock"], is_needed: false, code: |plan| Some(plan.ready()) },
-    Hook { name: "tcp_probe", arguments: &["sock", "sk_buff"], is_needed: true, code: |plan| Some(plan.receive()) },
-];
-
-/// The hooks whose programs write records.
-const WRITERS: [&str; 10] = [
-    SWITCH,
-    "inet_sock_set_state",
-    "sys_exit",
-    "sys_enter",
-    "sock_send_length",
-    "sock_recv_length",
-    "net_dev_queue",
-    "tcp_retransmit_skb",
-    "sk_data_ready",
-    "tcp_probe",
-];
-
-/// The hooks whose programs load members through the types of their arguments: they look into a structure to tell who
-/// is traced, which by a call of the kernel costs more than all the rest of the question.
-const TYPED: [&str; 4] = [SWITCH, WAKING, "net_dev_queue", "tcp_probe"];
 
 /// Begins to hear what passes between the kernel and its Bluetooth controllers, where it has some.
 fn listen() -> Result<Hci, Radio> {
@@ -538,36 +439,6 @@ impl Tracer {
 /// processor keeps some room for itself (`LOCAL_FREE_TARGET` of kernel/bpf/bpf_lru_list.c).
 const fn is_crowded((sockets, calls): (usize, usize)) -> bool {
     sockets > MOST_SOCKETS / 4 * 3 || calls > MOST_THREADS / 4 * 3
-}
-
-impl Hook {
-    /// How its program is loaded.
-    fn kind(&self, btf: &Btf) -> Option<(ProgramKind, Purpose)> {
-        if !TYPED.contains(&self.name) {
-            return Some((ProgramKind::RawTracepoint, Purpose::default()));
-        }
-        Some((ProgramKind::Tracing, Purpose::typed_tracepoint(btf.tracepoint_id(self.name)?)))
-    }
-}
-
-/// Loads and attaches one, the program before its link; nothing for a hook that this scope has no use for.
-fn attach(hook: &Hook, plan: &Plan<'_>, btf: &Btf) -> Result<Option<(OwnedFd, OwnedFd)>, Error> {
-    let Some(code) = (hook.code)(plan) else { return Ok(None) };
-    let wrong = |why: String| Error::Hook { hook: hook.name, why };
-    let arguments = btf.tracepoint(hook.name).ok_or_else(|| wrong("the kernel's types do not have it".to_owned()))?;
-    for (index, expected) in hook.arguments.iter().enumerate() {
-        let found = arguments.get(index).and_then(Option::as_deref);
-        if !expected.is_empty() && found != Some(*expected) {
-            let found = found.unwrap_or("something else");
-            return Err(wrong(format!("argument {} points to {found} and not to {expected}", index + 1)));
-        }
-    }
-    let (kind, purpose) = hook.kind(btf).ok_or_else(|| wrong("the kernel's types do not have it".to_owned()))?;
-    let program = taut_bpf::load(kind, &code, purpose, hook.name)?;
-    let name = CString::new(hook.name).map_err(|error| wrong(error.to_string()))?;
-    let name = Some(name.as_c_str()).filter(|_| kind == ProgramKind::RawTracepoint);
-    let link = sys::raw_tracepoint(program.as_fd(), name).map_err(BpfError::of("attach to a tracepoint"))?;
-    Ok(Some((program, link)))
 }
 
 /// The port pairs of both ends, as sockets have them: the peer's in network order below, the own one above.

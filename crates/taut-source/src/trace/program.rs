@@ -1,5 +1,5 @@
 //! The programs in the kernel: one for each tracepoint, all raw ones. Those that most of what passes runs into have the
-//! types of their arguments ([`TYPED`](super::TYPED)).
+//! types of their arguments ([`TYPED`](super::hooks::TYPED)).
 //!
 //! What is copied is decided by the [`Layout`](super::layout::Layout), and nothing is judged here. No record wakes the
 //! reader up: a reader that is woken by each event takes the processor from the program that it watches, which makes

@@ -2,6 +2,7 @@ use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
+use super::hooks::Hook;
 use super::*;
 
 /// Notes loudly that a test can't run here.

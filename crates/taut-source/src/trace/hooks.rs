@@ -1,0 +1,141 @@
+//! The tracepoints that a trace uses, and how their programs are loaded and attached.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, OwnedFd};
+
+use taut_bpf::instruction::Instruction;
+use taut_bpf::sys::{self, ProgramKind, Purpose};
+use taut_bpf::{BpfError, Btf};
+
+use super::error::Error;
+use super::record::What;
+use super::scope::Scope;
+use super::writer::Plan;
+
+/// Both tell when a thread that was ready to run had no processor.
+pub(super) const SWITCH: &str = "sched_switch";
+pub(super) const WAKING: &str = "sched_waking";
+
+/// A tracepoint, the structures that its first arguments point to (empty for one that may be anything), and whether a
+/// trace is nothing without it.
+pub(super) struct Hook {
+    pub(super) name: &'static str,
+    pub(super) arguments: &'static [&'static str],
+    pub(super) is_needed: bool,
+    pub(super) code: fn(&Plan<'_>) -> Option<Vec<Instruction>>,
+}
+
+pub(super) const HOOKS: [Hook; 18] = [
+    // Those that undo something stand before those that do it.
+    Hook { name: "softirq_exit", arguments: &[], is_needed: false, code: |plan| Some(plan.softirq_exit()) },
+    Hook {
+        name: "timer_expire_exit",
+        arguments: &["timer_list"],
+        is_needed: false,
+        code: |plan| plan.offsets.timer_function.map(|_| plan.timer(None)),
+    },
+    Hook {
+        name: "timer_expire_entry",
+        arguments: &["timer_list"],
+        is_needed: false,
+        code: |plan| plan.offsets.timer_function.map(|function| plan.timer(Some(function))),
+    },
+    Hook {
+        name: "hrtimer_expire_exit",
+        arguments: &["hrtimer"],
+        is_needed: false,
+        code: |plan| plan.offsets.hrtimer_function.map(|_| plan.timer(None)),
+    },
+    Hook {
+        name: "hrtimer_expire_entry",
+        arguments: &["hrtimer"],
+        is_needed: false,
+        code: |plan| plan.offsets.hrtimer_function.map(|function| plan.timer(Some(function))),
+    },
+    Hook {
+        name: SWITCH,
+        arguments: &["", "task_struct", "task_struct"],
+        is_needed: false,
+        code: |plan| plan.offsets.task_state.map(|state| plan.switch(state)),
+    },
+    Hook { name: WAKING, arguments: &["task_struct"], is_needed: false, code: |plan| Some(plan.waking()) },
+    Hook { name: "sched_process_exit", arguments: &["task_struct"], is_needed: false, code: |plan| Some(plan.exit()) },
+    Hook {
+        name: "sched_process_fork",
+        arguments: &["task_struct", "task_struct"],
+        is_needed: false,
+        code: |plan| (plan.scope == Scope::Processes).then(|| plan.fork()),
+    },
+    Hook { name: "inet_sock_set_state", arguments: &["sock"], is_needed: true, code: |plan| Some(plan.state()) },
+    Hook { name: "sys_exit", arguments: &["pt_regs"], is_needed: true, code: |plan| Some(plan.call_return()) },
+    Hook { name: "sys_enter", arguments: &["pt_regs"], is_needed: true, code: |plan| Some(plan.call()) },
+    Hook {
+        name: "sock_send_length",
+        arguments: &["sock"],
+        is_needed: false,
+        code: |plan| Some(plan.transfer(What::Written)),
+    },
+    Hook {
+        name: "sock_recv_length",
+        arguments: &["sock"],
+        is_needed: false,
+        code: |plan| Some(plan.transfer(What::Taken)),
+    },
+    Hook { name: "net_dev_queue", arguments: &["sk_buff"], is_needed: true, code: |plan| Some(plan.queue()) },
+    Hook {
+        name: "tcp_retransmit_skb",
+        arguments: &["sock", "sk_buff"],
+        is_needed: false,
+        code: |plan| Some(plan.repeat()),
+    },
+    Hook { name: "sk_data_ready", arguments: &["sock"], is_needed: false, code: |plan| Some(plan.ready()) },
+    Hook { name: "tcp_probe", arguments: &["sock", "sk_buff"], is_needed: true, code: |plan| Some(plan.receive()) },
+];
+
+/// The hooks whose programs write records.
+pub(super) const WRITERS: [&str; 10] = [
+    SWITCH,
+    "inet_sock_set_state",
+    "sys_exit",
+    "sys_enter",
+    "sock_send_length",
+    "sock_recv_length",
+    "net_dev_queue",
+    "tcp_retransmit_skb",
+    "sk_data_ready",
+    "tcp_probe",
+];
+
+/// The hooks whose programs load members through the types of their arguments: they look into a structure to tell who
+/// is traced, which by a call of the kernel costs more than all the rest of the question.
+pub(super) const TYPED: [&str; 4] = [SWITCH, WAKING, "net_dev_queue", "tcp_probe"];
+
+impl Hook {
+    /// How its program is loaded.
+    pub(super) fn kind(&self, btf: &Btf) -> Option<(ProgramKind, Purpose)> {
+        if !TYPED.contains(&self.name) {
+            return Some((ProgramKind::RawTracepoint, Purpose::default()));
+        }
+        Some((ProgramKind::Tracing, Purpose::typed_tracepoint(btf.tracepoint_id(self.name)?)))
+    }
+}
+
+/// Loads and attaches one, the program before its link; nothing for a hook that this scope has no use for.
+pub(super) fn attach(hook: &Hook, plan: &Plan<'_>, btf: &Btf) -> Result<Option<(OwnedFd, OwnedFd)>, Error> {
+    let Some(code) = (hook.code)(plan) else { return Ok(None) };
+    let wrong = |why: String| Error::Hook { hook: hook.name, why };
+    let arguments = btf.tracepoint(hook.name).ok_or_else(|| wrong("the kernel's types do not have it".to_owned()))?;
+    for (index, expected) in hook.arguments.iter().enumerate() {
+        let found = arguments.get(index).and_then(Option::as_deref);
+        if !expected.is_empty() && found != Some(*expected) {
+            let found = found.unwrap_or("something else");
+            return Err(wrong(format!("argument {} points to {found} and not to {expected}", index + 1)));
+        }
+    }
+    let (kind, purpose) = hook.kind(btf).ok_or_else(|| wrong("the kernel's types do not have it".to_owned()))?;
+    let program = taut_bpf::load(kind, &code, purpose, hook.name)?;
+    let name = CString::new(hook.name).map_err(|error| wrong(error.to_string()))?;
+    let name = Some(name.as_c_str()).filter(|_| kind == ProgramKind::RawTracepoint);
+    let link = sys::raw_tracepoint(program.as_fd(), name).map_err(BpfError::of("attach to a tracepoint"))?;
+    Ok(Some((program, link)))
+}
