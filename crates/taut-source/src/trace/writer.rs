@@ -112,7 +112,8 @@ impl Writer<'_> {
         self.a.load(width, dst, R10, SCRATCH);
     }
 
-    /// Loads a member of a structure whose type the verifier knows: in programs of [`TYPED`](super::hooks::TYPED) tracepoints.
+    /// Loads a member of a structure whose type the verifier knows: in programs of [`TYPED`](super::hooks::TYPED)
+    /// tracepoints.
     pub(super) fn load(&mut self, width: Width, dst: R, base: R, offset: u32) {
         self.a.load(width, dst, base, offset as i16);
     }
