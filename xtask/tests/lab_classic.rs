@@ -63,10 +63,12 @@ fn losses_make_a_tail_whose_cause_is_named() {
         let rows = row["exceed"].as_array().unwrap();
         rows.iter().find(|row| row["over_ns"] == 50_000_000).unwrap()["count"].as_u64().unwrap()
     };
-    assert_eq!(late(row("rfcomm", "clean")), 0);
-    assert!(late(row("rfcomm", "lossy")) > 0);
+    assert_eq!(late(row("rfcomm", "clean")), 0, "{document:#}");
+    assert!(late(row("rfcomm", "lossy")) > 0, "{document:#}");
     let p50 = |link: &str| row(link, "clean")["rtt_ns"]["p50"].as_u64().unwrap();
-    assert!(p50("tcp") < p50("l2cap-bredr") && p50("l2cap-bredr") <= p50("rfcomm"));
+    let medians = ["tcp", "l2cap-bredr", "rfcomm"].map(p50);
+    // Both wait for the same polls; which of the two is a step of the histogram later is chance.
+    assert!(medians[0] < medians[1] && medians[1] <= medians[2] + medians[2] / 50, "{medians:?}");
     let finding = &document["findings"][0];
     assert_eq!(finding["cause"], "baseband_retransmission", "{document:#}");
     assert!(finding["evidence"].as_array().unwrap().len() >= 3);

@@ -39,7 +39,7 @@ fn losses_stalls_and_a_killed_peer_end_clearly() {
     let script = format!(
         "{PROCESSES}
         taut stream @peer --time 2s --rounds 2 --json >$OUT/lossy; echo lossy $?
-        ( sleep 3; kill -STOP $radio; sleep 15; kill -CONT $radio ) &
+        ( sleep 5; kill -STOP $radio; sleep 15; kill -CONT $radio ) &
         taut stream @peer --direction down --time 8s --rounds 1 --json >$OUT/stalled; echo stalled $?
         wait
         linked() {{ ls /sys/class/bluetooth | grep -q hci0:; }}
@@ -78,7 +78,7 @@ fn an_adapter_that_is_removed_ends_the_transfer_with_a_report() {
     let Some(lab) = Lab::ready("an_adapter_that_is_removed_ends_the_transfer_with_a_report") else { return };
     let script = format!(
         "{PROCESSES}
-        ( sleep 3; kill -KILL $radio ) &
+        ( sleep 5; kill -KILL $radio ) &
         taut stream @peer --time 20s --rounds 1 --json >$OUT/removed; echo removed $?; ls /sys/class/bluetooth"
     );
     let (told, read) = run(&lab, &[], &script);

@@ -107,7 +107,7 @@ fn two_runs_in_virtual_time_have_the_same_ledger_byte_for_byte() {
 const STUTTER: &str = r#"
 await() { until grep -qs "$1" "$2"; do sleep 0.1; done; }
 A0=00:AA:01:00:00:00 A1=00:AA:01:01:00:00
-taut air attach paper-000 --on --json >/tmp/radio & radio=$!
+taut air attach paper-000 --on --json --pcapng $OUT/air.pcapng >/tmp/radio & radio=$!
 await adapters /tmp/radio
 usual=$(cat /proc/sys/net/core/rmem_default)
 for receiver in small usual; do
@@ -123,7 +123,10 @@ for receiver in small usual; do
     # The kernel ends a link 2 s after its last channel: the next one begins anew.
     sleep 4
 done
-kill -INT $radio; wait $radio"#;
+kill -INT $radio; wait $radio
+for receiver in small usual; do
+    taut explain --join --json $OUT/$receiver.events $OUT/air.pcapng >$OUT/$receiver.joined || exit 12
+done"#;
 
 /// Who held what the program sent, in ns.
 fn held(direction: &Value, rows: &str, holder: &str) -> u64 {
@@ -133,6 +136,24 @@ fn held(direction: &Value, rows: &str, holder: &str) -> u64 {
 
 fn sum(direction: &Value, rows: &str) -> u64 {
     direction[rows].as_array().unwrap().iter().map(|row| row["held_ns"].as_u64().unwrap()).sum()
+}
+
+/// With a capture of the air beside it, the program's waits go on down to what the radio did meanwhile.
+fn down_to_the_air(joined: &Value, sent: &Value) {
+    let [timeline] = &joined["joined"].as_array().unwrap()[..] else { panic!("{joined:#}") };
+    let programs = timeline["bluetooth"]["programs"].as_array().unwrap_or_else(|| panic!("{timeline:#}"));
+    let [program] = &programs[..] else { panic!("{timeline:#}") };
+    assert_eq!(program["program"], sent["program"], "{program:#}");
+    let ns = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{value}: {program:#}"));
+    let rows = program["rows"].as_array().unwrap();
+    for row in rows {
+        assert_eq!(row["air"].as_object().unwrap().values().map(ns).sum::<u64>(), ns(&row["held_ns"]), "{program:#}");
+    }
+    let air = |part: &str| rows.iter().map(|row| ns(&row["air"][part])).sum::<u64>();
+    let held: u64 = rows.iter().map(|row| ns(&row["held_ns"])).sum();
+    assert_eq!(held, ns(&program["held_ns"]), "{program:#}");
+    // The air is without loss there, and carries data for a good part of the time.
+    assert!(air("repeats_ns") < held / 100 && air("on_air_ns") > held / 10, "{program:#}");
 }
 
 /// Whose fault the waits of the published program are.
@@ -168,6 +189,7 @@ fn what_stops_the_published_program_is_told_of_that_program() {
         // The file tells the same.
         let explained = read(&format!("{receiver}.explained"));
         assert_eq!(explained["traces"][0]["trace"]["worst"], trace["worst"], "{explained:#}");
+        down_to_the_air(&read(&format!("{receiver}.joined")), sent);
     }
     let [(few, cause), (enough, other)] = &found[..] else { unreachable!() };
     assert!(*few > 0.3 && cause["cause"] == "credit_window" && cause["verdict"] == "found", "{few} {cause:#}");

@@ -8,12 +8,16 @@ use super::kind::{Kind, needs_quiet_since};
 
 /// Rows of the table of the slowest.
 const SLOWEST: usize = 20;
+/// Characters of what a failed test said, as the end repeats it.
+const SAID: usize = 400;
 
 /// The tests that have ended, and what else is to be said.
 pub(super) struct Summary {
     /// What repeats a test when its name is added.
     repetition: String,
     pub(super) finished: Vec<Finished>,
+    /// What failed tests said when they failed, by name.
+    said: BTreeMap<String, String>,
     left_out: BTreeMap<Kind, usize>,
     /// Of these, those that need a quiet machine, by name.
     too_busy_for: Vec<String>,
@@ -25,6 +29,7 @@ impl Summary {
         Self {
             repetition,
             finished: Vec::new(),
+            said: BTreeMap::new(),
             left_out: BTreeMap::new(),
             too_busy_for: Vec::new(),
             complaints: Vec::new(),
@@ -42,6 +47,7 @@ impl Summary {
         let output = std::mem::take(&mut finished.output);
         if finished.verdict == Verdict::Failed {
             println!("---- {} ----\n{}\n----", finished.name, output.trim());
+            self.said.extend(panic_of(&output).map(|said| (finished.name.clone(), said)));
         }
         self.finished.push(finished);
     }
@@ -136,6 +142,9 @@ impl Display for Summary {
         }
         for test in self.finished.iter().filter(|test| test.verdict == Verdict::Failed) {
             writeln!(f, "  {} '{}'", self.repetition, test.name)?;
+            if let Some(said) = self.said.get(&test.name) {
+                writeln!(f, "    {said}")?;
+            }
             if let Some(why) = needs_quiet_since(&test.name) {
                 writeln!(f, "    It needs a quiet machine: {why}.")?;
             }
@@ -144,6 +153,14 @@ impl Display for Summary {
         let failed = if failed == 0 && !self.complaints.is_empty() { 1 } else { failed };
         writeln!(f, "\n{passed} passed, {failed} failed, {} skipped", skipped.len())
     }
+}
+
+/// Where a test panicked and with which words, in one line: of a long log often only the end is kept.
+fn panic_of(output: &str) -> Option<String> {
+    let (_, from) = output.split_once("panicked at ")?;
+    let words = from.split_whitespace().collect::<Vec<_>>().join(" ");
+    let said: String = words.chars().take(SAID).collect();
+    Some(if said.len() < words.len() { format!("{said}…") } else { said })
 }
 
 fn timing_tests(count: usize) -> String {
@@ -198,6 +215,28 @@ mod tests {
             text.find("30.0 s     15.0 s  tautline::pace b") < text.find("2.0 s      1.0 s  tautline::pace a"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn the_end_repeats_where_a_test_panicked() {
+        let long = "x ".repeat(SAID);
+        let output = format!("running 1 test\nthread 'a' panicked at src/a.rs:1:2:\nleft:  1\nright: 2\n{long}");
+        let said = panic_of(&output).unwrap();
+        assert!(said.starts_with("src/a.rs:1:2: left: 1 right: 2 x x") && said.ends_with('…'), "{said}");
+        assert_eq!(said.chars().count(), SAID + 1);
+        assert_eq!(panic_of("killed"), None);
+        let mut summary = summary(&[]);
+        summary.add(Finished {
+            name: "a".to_owned(),
+            kind: Kind::Host,
+            verdict: Verdict::Failed,
+            time: Duration::ZERO,
+            cpu: Duration::ZERO,
+            is_short: false,
+            output: "thread 'a' panicked at src/a.rs:1:2:\nno".to_owned(),
+        });
+        let text = summary.to_string();
+        assert!(text.contains("--only 'a'\n    src/a.rs:1:2: no\n\n0 passed, 1 failed"), "{text}");
     }
 
     #[test]

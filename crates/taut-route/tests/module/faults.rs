@@ -182,10 +182,10 @@ pub(crate) fn it_is_unloaded_a_hundred_times_under_load() {
         };
         (0..10).for_each(&mut turn);
         let mut counts = None;
-        // Of what stayed there would be one more each turn, of forty-five.
-        let lost = lost_by(22, || {
+        // Of what stayed there would be one more each turn, of ninety.
+        let lost = lost_by(45, || {
             counts.get_or_insert_with(bpf::counts);
-            (0..45).for_each(&mut turn);
+            (0..90).for_each(&mut turn);
         });
         assert!(lost.is_empty(), "{lost:?}");
         let counts = counts.unwrap();
