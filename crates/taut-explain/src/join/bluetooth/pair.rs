@@ -38,6 +38,8 @@ pub(super) struct PairedLink {
     /// Its number in each file.
     pub(super) links: [usize; 2],
     pub(super) ways: Vec<PairedWay>,
+    /// Whether the host is the central, where one file is that of the air.
+    is_of_central: Option<bool>,
     /// PDUs told by their bytes.
     pub(super) by_bytes: u64,
 }
@@ -110,9 +112,15 @@ impl Paired {
                 {
                     continue;
                 }
+                let is_of_central = match (one.is_air(), two.is_air()) {
+                    (true, false) => two.is_central,
+                    (false, true) => one.is_central,
+                    _ => None,
+                };
                 candidates.extend(pair(one, two).map(|(ways, by_bytes)| PairedLink {
                     links: [ours, theirs],
                     ways,
+                    is_of_central,
                     by_bytes,
                 }));
             }
@@ -230,7 +238,14 @@ impl PairedLink {
 
     /// Both can't be: they have a link in common.
     fn excludes(&self, other: &Self) -> bool {
-        (0..2).any(|file| self.links[file] == other.links[file])
+        !self.is_other_end(other) && (0..2).any(|file| self.links[file] == other.links[file])
+    }
+
+    /// Of one link on the air each has another end: both adapters are of one host.
+    fn is_other_end(&self, other: &Self) -> bool {
+        let ends = self.is_of_central.zip(other.is_of_central);
+        let common = (0..2).filter(|&file| self.links[file] == other.links[file]).count();
+        ends.is_some_and(|(one, other)| one != other) && common == 1
     }
 
     /// Nearly as many PDUs are told alike.

@@ -130,26 +130,35 @@ fn made(ops: &[(u8, u8, u8)], ahead: u64) -> Crossings {
 /// air with one that comes back; a millisecond behind its acknowledgement the controller tells so. The log lacks
 /// some hand-overs, and its clock is set an hour ahead.
 fn conversation(lacks: impl Fn(u32) -> bool, step_at: u64) -> [Crossings; 2] {
-    made_on(&[1], lacks, step_at, [3_600_000, 0])
+    made_on(&[1], false, lacks, step_at, [3_600_000, 0])
 }
 
 /// The same, with the log's link on each of these handles alike.
 fn conversation_on(handles: &[u16], lacks: impl Fn(u32) -> bool, step_at: u64) -> [Crossings; 2] {
-    made_on(handles, lacks, step_at, [3_600_000, 0])
+    made_on(handles, false, lacks, step_at, [3_600_000, 0])
 }
 
 /// The same with clocks that are set by so many milliseconds: the log's and the sniffer's.
 fn stepped(lacks: impl Fn(u32) -> bool, step_at: u64, steps: [i64; 2]) -> [Crossings; 2] {
-    made_on(&[1], lacks, step_at, steps)
+    made_on(&[1], false, lacks, step_at, steps)
 }
 
-/// With the log's link on each of these handles, and clocks that are set.
-fn made_on(handles: &[u16], lacks: impl Fn(u32) -> bool, step_at: u64, steps: [i64; 2]) -> [Crossings; 2] {
+/// With the log's link on each of these handles, and clocks that are set; if so, the other end is of the same host.
+fn made_on(
+    handles: &[u16],
+    has_both_ends: bool,
+    lacks: impl Fn(u32) -> bool,
+    step_at: u64,
+    steps: [i64; 2],
+) -> [Crossings; 2] {
     const MS: u64 = 1_000_000;
     let [of_log, of_air] = steps.map(|step| step * MS as i64);
     let clock = |at: u64, step: i64| if at > step_at { at.wrapping_add_signed(step) } else { at };
     let [mut host, mut air] = [Crossings::new(), Crossings::new()];
     handles.iter().for_each(|&handle| host.connected((0, handle), Some(true), [1; 6]));
+    if has_both_ends {
+        host.connected((1, 1), Some(false), [2; 6]);
+    }
     air.air_link(7, Some([[2; 6], [1; 6]]));
     let payload = |number: u32, way: u8| [&[9, 0, 4, 0][..], &number.to_le_bytes(), &[way; 5]].concat();
     let mut log: Vec<(u64, u32, u8)> = Vec::new();
@@ -183,12 +192,21 @@ fn made_on(handles: &[u16], lacks: impl Fn(u32) -> bool, step_at: u64, steps: [i
             log.push((begin, number, 0));
         }
         log.extend([(on_air + 2 * MS, number, 1), (on_air + 2 * MS + 200_000, number, 2)]);
+        if has_both_ends {
+            log.extend([(begin, number, 3), (on_air + MS, number, 4), (on_air + 3 * MS, number, 5)]);
+        }
     }
     log.sort_unstable();
     for (frame, (at, number, kind)) in log.into_iter().enumerate() {
         let at = clock(at, of_log) + 3 * MS;
         let place = (Instant::from_nanos(at), frame as u64 + 1);
-        for &handle in handles {
+        match kind {
+            3 => host.acl(place, (1, 1), false, true, &payload(number, 1), 13),
+            4 => host.acl(place, (1, 1), true, true, &payload(number, 0), 13),
+            5 => host.completed(place, (1, 1), 1),
+            _ => {}
+        }
+        for &handle in handles.iter().filter(|_| kind < 3) {
             match kind {
                 2 => host.completed(place, (0, handle), 1),
                 way => host.acl(place, (0, handle), way == 1, true, &payload(number, way), 13),
@@ -247,6 +265,19 @@ fn of_links_that_are_copies_one_is_joined_and_that_is_said() {
     for (joined, way) in sent(&conversation(|_| false, u64::MAX)) {
         assert!(!joined.remarks.iter().any(is_copy), "{joined:?}");
         assert_eq!(way.link, (0, 1));
+    }
+}
+
+/// As with two adapters of one host, one of which is connected to the other.
+#[test]
+fn both_ends_of_a_link_may_be_of_one_host() {
+    for (joined, _) in sent(&made_on(&[1], true, |_| false, u64::MAX, [0, 0])) {
+        let ways = &joined.bluetooth.as_ref().unwrap().ways;
+        assert_eq!((joined.connections, ways.len()), (2, 4), "{joined:?}");
+        assert_eq!(ways.iter().filter(|way| way.in_controller.is_some()).count(), 2, "{joined:?}");
+        // Each end tells one of the clock's bounds better than the other.
+        let [(alone, _), _] = sent(&made_on(&[1], false, |_| false, u64::MAX, [0, 0]));
+        assert!(joined.clock.uncertainty_ns < alone.clock.uncertainty_ns, "{joined:?} {alone:?}");
     }
 }
 
