@@ -2,7 +2,7 @@
 //! are the same byte for byte whoever builds them, and each of them tried.
 
 mod bill;
-mod deb;
+pub(crate) mod deb;
 mod image;
 mod installed;
 mod machine;
@@ -30,7 +30,7 @@ pub(crate) struct Args {
 }
 
 /// Builds, packs and tries an archive, a Debian package and a container image for each machine, with a bill of
-/// materials, and the package of libtautaio for this one. They and `SHA256SUMS` are in `target/archives`.
+/// materials, and the packages of libtautaio and of the kernel module for this one. They and `SHA256SUMS` are in `target/archives`.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if std::env::consts::ARCH != "x86_64" {
         bail!("the archives are built on x86_64, where Debian has the compilers for both machines");
@@ -57,12 +57,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 println!("{} was built twice, with the same bytes", name_of(first));
             }
         }
-        let [archive, package, image, _bill, library @ ..] = &made[..] else { bail!("too few were packed") };
+        let [archive, package, image, _bill, native @ ..] = &made[..] else { bail!("too few were packed") };
         trial::run(machine, archive)?;
         installed::program(machine, package)?;
         image::try_out(machine, image)?;
-        for package in library {
-            installed::library(machine, package)?;
+        if let [library, module] = native {
+            installed::library(machine, library)?;
+            installed::module(module)?;
         }
         archives.extend(made);
     }
@@ -75,8 +76,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The archive, the package of the program, its image and its bill of materials, and the package of the library if
-/// this machine is meant.
+/// The archive, the package of the program, its image and its bill of materials, and the packages of the library and of
+/// the kernel module if this machine is meant.
 fn make(machine: Machine, target: &Path, directory: &Path) -> Result<Vec<PathBuf>> {
     let program = build(machine, "tautline", machine.triple(), target, &[])?.join("taut");
     let archive = pack(machine, &program, directory)?;
@@ -91,6 +92,7 @@ fn make(machine: Machine, target: &Path, directory: &Path) -> Result<Vec<PathBuf
         let soname = format!("-Clink-arg=-Wl,-soname,{}", deb::LIBRARY);
         let library = build(machine, "tautaio", triple, target, &[soname])?.join("libtautaio.so");
         made.push(deb::library(machine, &library, directory, time)?);
+        made.push(deb::module(directory, time)?);
     }
     Ok(made)
 }
@@ -150,7 +152,7 @@ fn pack(machine: Machine, program: &Path, directory: &Path) -> Result<PathBuf> {
 }
 
 /// When what is packed was committed, in seconds since 1970-01-01 UTC, or what `SOURCE_DATE_EPOCH` says.
-fn committed() -> Result<u64> {
+pub(crate) fn committed() -> Result<u64> {
     let set = std::env::var("SOURCE_DATE_EPOCH").ok();
     let text = match set {
         Some(text) => text,

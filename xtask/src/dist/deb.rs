@@ -1,5 +1,6 @@
-//! Debian packages: `tautline`, the static program with its manual, completions and units, and `libtautaio` with what
-//! is needed to link it. They have no scripts: nothing is started, enabled or left behind.
+//! Debian packages: `tautline`, the static program with its manual, completions and units, `libtautaio` with what is
+//! needed to link it, and `tautline-dkms` with the sources of the kernel module. The first two have no scripts: nothing
+//! is started, enabled or left behind. Those of the last one hand the sources to DKMS, and take them back.
 
 use std::fmt::Write as _;
 use std::fs::{self, Permissions};
@@ -24,7 +25,8 @@ pub(super) const LIBRARY: &str = "libtautaio.so.0";
 /// A package that is being put together.
 struct Package<'a> {
     name: &'static str,
-    machine: Machine,
+    /// As Debian calls it, or `all`.
+    architecture: &'static str,
     section: &'static str,
     depends: String,
     /// One line, and what follows it.
@@ -40,7 +42,7 @@ pub(super) fn program(machine: Machine, unpacked: &Path, directory: &Path, time:
     let tree = tempfile::tempdir_in(directory)?;
     let package = Package {
         name: "tautline",
-        machine,
+        architecture: machine.debian(),
         section: "net",
         depends: String::new(),
         description: (
@@ -77,7 +79,7 @@ pub(super) fn library(machine: Machine, library: &Path, directory: &Path, time: 
     let tree = tempfile::tempdir_in(directory)?;
     let package = Package {
         name: "libtautaio",
-        machine,
+        architecture: machine.debian(),
         section: "libs",
         depends: format!("libc6 (>= {}), libgcc-s1", newest_symbol(library)?),
         description: (
@@ -110,6 +112,56 @@ pub(super) fn library(machine: Machine, library: &Path, directory: &Path, time: 
     package.finish(directory)
 }
 
+/// Packs the sources of the kernel module: DKMS builds it for each kernel where they are installed.
+pub(crate) fn module(directory: &Path, time: u64) -> Result<PathBuf> {
+    let sources = shell::root().join("kernel/taut_path");
+    let conf = fs::read_to_string(sources.join("dkms.conf")).context("read the module's dkms.conf")?;
+    let value = |name: &str| {
+        let line = conf.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        line.map(|value| value.trim_matches('"')).with_context(|| format!("dkms.conf has no {name}"))
+    };
+    let (name, version) = (value("PACKAGE_NAME")?, value("PACKAGE_VERSION")?);
+    let tree = tempfile::tempdir_in(directory)?;
+    let package = Package {
+        name: "tautline-dkms",
+        architecture: "all",
+        section: "kernel",
+        depends: "dkms (>= 3)".to_owned(),
+        description: (
+            "runs routes of taut inside the kernel",
+            " The sources of the module taut_path, which DKMS builds for each kernel: from\n an edge of a GPIO line or \
+             an event of an input device to GPIO lines, LEDs and\n datagrams, under a condition, without a program in \
+             between. It needs Linux\n 6.1 or newer and its headers (linux-headers-amd64, or that of your kernel).\n",
+        ),
+        tree: tree.path(),
+        time,
+    };
+    // Of a build in place there is more.
+    for file in shell::output(Command::new("git").args(["ls-files"]).current_dir(&sources))?.lines() {
+        let place = if file == "README.md" {
+            "usr/share/doc/tautline-dkms".to_owned()
+        } else {
+            format!("usr/src/{name}-{version}")
+        };
+        package.add(&sources.join(file), &format!("{place}/{file}"))?;
+    }
+    // What dh_dkms(1) would write; the second version is the one that was configured before.
+    package.script(
+        "postinst",
+        &format!(
+            "if [ \"$1\" = configure ]; then\n    /usr/lib/dkms/common.postinst {name} {version} '' '' \"$2\"\nfi\n"
+        ),
+    )?;
+    package.script(
+        "prerm",
+        &format!(
+            "case \"$1\" in remove | upgrade | deconfigure)\n    if [ -n \"$(dkms status -m {name} -v {version})\" ]; \
+             then\n        dkms remove -m {name} -v {version} --all\n    fi\nesac\n"
+        ),
+    )?;
+    package.finish(directory)
+}
+
 /// The newest version of the C library that one of the symbols takes.
 fn newest_symbol(library: &Path) -> Result<String> {
     let symbols = shell::output(Command::new("objdump").arg("-T").arg(library))?;
@@ -137,6 +189,13 @@ impl Package<'_> {
         Ok(fs::write(self.place(place)?, text)?)
     }
 
+    /// A maintainer script, which dpkg runs.
+    fn script(&self, name: &str, text: &str) -> Result<()> {
+        let place = format!("DEBIAN/{name}");
+        self.write(&format!("#!/bin/sh\nset -e\n{text}"), &place)?;
+        Ok(fs::set_permissions(self.place(&place)?, Permissions::from_mode(0o755))?)
+    }
+
     /// As policy has it for manuals and lists of changes.
     fn add_zipped(&self, from: &Path, place: &str) -> Result<()> {
         self.add(from, place)?;
@@ -160,7 +219,7 @@ impl Package<'_> {
         let size = shell::output(Command::new("sh").args(["-c", count]).current_dir(self.tree))?;
         self.write(&format!("{}\n", sums.trim_end()), "DEBIAN/md5sums")?;
         self.write(&self.control(size.trim())?, "DEBIAN/control")?;
-        let (version, architecture) = (env!("CARGO_PKG_VERSION"), self.machine.debian());
+        let (version, architecture) = (env!("CARGO_PKG_VERSION"), self.architecture);
         let archive = directory.join(format!("{}_{version}_{architecture}.deb", self.name));
         let mut build = Command::new("dpkg-deb");
         build.args(["--root-owner-group", "-Zxz", "--build"]).arg(self.tree).arg(&archive);
@@ -187,7 +246,7 @@ impl Package<'_> {
              Priority: optional\nInstalled-Size: {kibibytes}\n",
             self.name,
             env!("CARGO_PKG_VERSION"),
-            self.machine.debian(),
+            self.architecture,
             self.section
         );
         if !self.depends.is_empty() {

@@ -42,6 +42,23 @@ pub(super) fn library(machine: Machine, package: &Path) -> Result<()> {
     })
 }
 
+/// The package of the kernel module, as far as it can be tried without a kernel's headers: its scripts are read. `xtask
+/// lab dkms` installs it where DKMS and headers are.
+pub(super) fn module(package: &Path) -> Result<()> {
+    let unpacked = tempfile::tempdir()?;
+    shell::run(Command::new("dpkg-deb").arg("--raw-extract").arg(package).arg(unpacked.path()))?;
+    for script in ["postinst", "prerm"] {
+        shell::run(Command::new("sh").arg("-n").arg(unpacked.path().join("DEBIAN").join(script)))?;
+    }
+    let sources = files_below(&unpacked.path().join("usr/src"))?;
+    for file in ["dkms.conf", "Kbuild", "Makefile", "main.c", "taut_path.h"] {
+        if !sources.iter().any(|path| path.ends_with(file)) {
+            bail!("{} does not install {file}", package.display());
+        }
+    }
+    Ok(())
+}
+
 /// Installs into a root of its own, tries, installs again and purges: nothing of it may be left.
 fn life(machine: Machine, package: &Path, works: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let root = tempfile::tempdir()?;

@@ -1,6 +1,6 @@
-//! DKMS, tried for real: the module's directory as a package of DKMS is added, built, installed and
-//! removed with the dkms of a kernel's Debian release, in that kernel's workshop. A layer over the
-//! workshop takes what is written and is gone afterwards.
+//! DKMS, tried for real: the Debian package of the module's sources is installed, installed again and purged, with the
+//! dkms of a kernel's Debian release, in that kernel's workshop. A layer over the workshop takes what is written and is
+//! gone afterwards.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,45 +9,54 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use super::kernel::{Kernel, Series};
-use super::workshop::{Workshop, copy, is_complaint};
+use super::workshop::{Workshop, is_complaint};
 use crate::apt::Apt;
+use crate::dist::{self, deb};
 use crate::{shell, tools};
 
 /// What dkms calls beside what a workshop has. dkms itself is taken alone: it depends on a compiler of Debian's choice.
 const TOOLS: [&str; 3] = ["kmod", "lsb-release", "patch"];
-/// Entered with the workshop's root, the layer's files, the directory of sources and one for
-/// mounts; these are gone with the process.
+/// Entered with the workshop's root, the layer's files, the directory with the package and one for mounts; these are
+/// gone with the process. This system's dpkg installs there, and runs the package's scripts in that root.
 const ENTER: &str = r#"set -e
 root=$1 files=$2 bench=$3 mounts=$4 release=$5
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C DEBIAN_FRONTEND=noninteractive
 mount -t tmpfs tmpfs "$mounts"
 mkdir "$mounts/upper" "$mounts/work" "$mounts/root"
 mount -t overlay overlay -o "lowerdir=$root,upperdir=$mounts/upper,workdir=$mounts/work" "$mounts/root"
 cd "$mounts/root"
 tar -C "$files" -cf - . | tar --keep-directory-symlink -xf -
-mkdir -p proc
+mkdir -p proc var/lib/dpkg/info var/lib/dpkg/updates var/lib/dpkg/triggers
+: >var/lib/dpkg/status
 mount --rbind /proc proc
 mount --bind /dev/null dev/null
 mount --bind "$bench" bench
 ln -s /proc/self/fd dev/fd
-exec chroot . /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C bash -ec "$SCRIPT" dkms "$release""#;
-/// What a user does, as kernel/taut_path/README.md has it, and what should come of it.
-const SCRIPT: &str = r#"release=$1
-. /bench/kernel/taut_path/dkms.conf
-package="-m $PACKAGE_NAME -v $PACKAGE_VERSION" built=/lib/modules/$release/updates/dkms
-cp -r /bench/kernel/taut_path "/usr/src/$PACKAGE_NAME-$PACKAGE_VERSION"
-# A kernel's package does this.
-depmod "$release"
-dkms add $package
-dkms build $package -k "$release" -a x86_64
-cp "/var/lib/dkms/$PACKAGE_NAME/$PACKAGE_VERSION/$release/x86_64/log/make.log" /bench/out
-dkms install $package -k "$release" -a x86_64
+inside() { chroot . /bin/bash -ec "$1" dkms "$release"; }
+# dkms is unpacked there, not installed.
+package() { dpkg --root="$PWD" --log=/dev/null --force-depends --force-not-root --force-bad-path "$@"; }
+# A kernel's package does this. dkms takes a list of no module for that of a kernel that is not installed.
+inside 'install -D -t "/lib/modules/$1/kernel" /bench/dummy.ko; depmod "$1"'
+for turn in first again; do
+    package --install "$bench"/*.deb
+    inside "$INSTALLED"
+done
+package --purge tautline-dkms
+inside "$GONE""#;
+/// What comes of the installation.
+const INSTALLED: &str = r#"release=$1
+. /usr/src/taut-path-*/dkms.conf
+built=/lib/modules/$release/updates/dkms
 dkms status | grep "^$PACKAGE_NAME/$PACKAGE_VERSION, $release, x86_64: installed"
 grep -q "updates/dkms/taut_path.ko" "/lib/modules/$release/modules.dep"
-cp "$built"/taut_path.ko* /bench/out
-dkms remove $package --all
-[ -z "$(dkms status)" ] && [ ! -e "$built" ]"#;
+cp "/var/lib/dkms/$PACKAGE_NAME/$PACKAGE_VERSION/$release/x86_64/log/make.log" /bench/out
+cp "$built"/taut_path.ko* /bench/out"#;
+/// And of the removal.
+const GONE: &str = r#"[ -z "$(dkms status)" ]
+[ ! -e "/lib/modules/$1/updates/dkms" ]
+[ -z "$(ls -d /usr/src/taut-path-* /var/lib/dkms/taut-path 2>/dev/null)" ]"#;
 
-/// Adds, builds, installs and removes the package for a kernel; the module that was installed goes to `out`.
+/// Installs the package twice and purges it, for a kernel; the module that was installed goes to `out`.
 ///
 /// # Errors
 /// A step fails, something is left, or the build has a warning.
@@ -59,14 +68,15 @@ pub(super) fn run(series: Series, kernel: &Kernel, out: &Path) -> Result<PathBuf
     for directory in [bench.join("out"), mounts.clone()] {
         fs::create_dir_all(directory)?;
     }
-    copy(&shell::root().join("kernel"), &bench.join("kernel"))?;
+    deb::module(&bench, dist::committed()?)?;
+    fs::copy(kernel.modules().join("kernel/drivers/net/dummy.ko"), bench.join("dummy.ko"))?;
     let mut command = Command::new("unshare");
     command.arg("--mount");
     if !shell::is_root() {
         command.arg("--map-root-user");
     }
     command.args(["sh", "-c", ENTER, "enter"]).arg(workshop.root()).arg(&files).arg(&bench).arg(&mounts);
-    command.arg(&kernel.release).env("SCRIPT", SCRIPT).stdin(Stdio::null());
+    command.arg(&kernel.release).env("INSTALLED", INSTALLED).env("GONE", GONE).stdin(Stdio::null());
     let output = command.output().context("cannot run unshare (util-linux)")?;
     let log = fs::read_to_string(bench.join("out/make.log")).unwrap_or_default();
     if !output.status.success() {

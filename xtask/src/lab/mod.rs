@@ -62,8 +62,8 @@ enum LabCommand {
     /// Throughput of L2CAP channels by connection interval under the kernels, beside the model of
     /// the same scenario. Exit code 3 when a bar is missed.
     Bluetooth(BluetoothArgs),
-    /// Add, build, install and remove kernel/taut_path with DKMS for a kernel, in a root of its
-    /// own; the module that was installed goes to a directory.
+    /// Install kernel/taut_path as a package of DKMS for a kernel, twice, and purge it, in a root of
+    /// its own; the module that was installed goes to a directory.
     Dkms(DkmsArgs),
     /// Build the kernel `6.12-debug`, which finds faults of locks and memory (lockdep, KASAN, kmemleak), of Debian's
     /// source and keep it. Takes minutes, and longer on a busy machine. Exit code 77 when that can't be had here.
@@ -191,6 +191,6 @@ fn run_dkms(args: &DkmsArgs) -> Result<u8> {
     ensure_packages()?;
     let kernel = args.kernel.ensure()?;
     let module = dkms::run(args.kernel, &kernel, &place_for_files(args.out.as_ref())?)?;
-    println!("added, built, installed for Linux {} and removed again: {}", kernel.release, module.display());
+    println!("installed twice for Linux {} and purged: {}", kernel.release, module.display());
     Ok(0)
 }
