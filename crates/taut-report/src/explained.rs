@@ -10,7 +10,7 @@ use taut_record::Ended;
 use crate::difference::Difference;
 use crate::explained_air;
 use crate::explained_datagrams;
-use crate::explained_file::{ExplainedFile, holder};
+use crate::explained_file::{ExplainedFile, held_by};
 use crate::explained_gatt;
 use crate::explained_joined;
 use crate::explained_model;
@@ -358,7 +358,7 @@ fn details(file: &ExplainedFile) -> Vec<String> {
                     format!("{} (frames {} to {})", units::time(stall.held_ns), stall.frames[0], stall.frames[1])
                 })
                 .collect();
-            lines.extend(wrap("  ", &format!("Longest, {}: {}.", holder(&held.holder), stalls.join(", "))));
+            lines.extend(wrap("  ", &format!("Longest, {}: {}.", held_by(held), stalls.join(", "))));
         }
         lines.extend(direction.remarks.iter().flat_map(|remark| wrap("  ", remark)));
     }

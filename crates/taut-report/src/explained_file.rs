@@ -49,6 +49,12 @@ pub(crate) fn holder(name: &str) -> String {
     known.map_or_else(|| name.to_owned(), |known| format!("{known} ({})", known.side()))
 }
 
+/// The same of a row, which may know better which end that is.
+pub(crate) fn held_by(held: &taut_explain::Held) -> String {
+    let side = if held.side.is_empty() { String::new() } else { format!(" ({})", held.side) };
+    format!("{}{side}", holder_alone(&held.holder))
+}
+
 /// The same without the end.
 pub(crate) fn holder_alone(name: &str) -> String {
     taut_event::Holder::named(name).map_or_else(|| name.to_owned(), |known| known.to_string())

@@ -2,7 +2,7 @@
 
 use taut_explain::{Found, Held};
 
-use crate::explained_file::holder;
+use crate::explained_file::held_by;
 use crate::lines::wrap;
 use crate::units;
 
@@ -10,7 +10,7 @@ use crate::units;
 pub(crate) fn breakdown(all: &[Held], span_ns: u64, rows: usize) -> Vec<String> {
     let shown = if all.len() <= rows { all.len() } else { rows - 1 };
     let mut table: Vec<(String, u64, String)> =
-        all[..shown].iter().map(|held| (holder(&held.holder), held.held_ns, times(held.episodes))).collect();
+        all[..shown].iter().map(|held| (held_by(held), held.held_ns, times(held.episodes))).collect();
     let rest: u64 = all[shown..].iter().map(|held| held.held_ns).sum();
     if shown < all.len() {
         table.push((format!("{} others", all.len() - shown), rest, String::new()));

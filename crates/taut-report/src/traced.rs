@@ -7,7 +7,7 @@ use taut_explain::join::HostClock;
 use taut_explain::trace::{Traced, TracedDirection};
 use taut_record::{Ended, FORMAT_VERSION};
 
-use crate::explained_file::holder;
+use crate::explained_file::held_by;
 use crate::found::{breakdown, finding};
 use crate::lines::{cut, fold, line_to, wrap};
 use crate::trial::Trial;
@@ -165,7 +165,14 @@ pub(crate) fn title(direction: &TracedDirection) -> String {
     )
 }
 
-pub(crate) const NOTHING_FOUND: &str = "FOUND nothing that holds the data back.";
+/// What is said where nothing was found: of what comes only this end was seen.
+pub(crate) const fn nothing_found(direction: &TracedDirection) -> &'static str {
+    if direction.is_outgoing {
+        "FOUND nothing that holds the data back."
+    } else {
+        "FOUND nothing at this end that holds the data back."
+    }
+}
 
 fn one(direction: &TracedDirection, is_full: bool) -> Vec<String> {
     let mut lines = fold(&title(direction));
@@ -189,7 +196,7 @@ fn one(direction: &TracedDirection, is_full: bool) -> Vec<String> {
         }
     }
     if !has_found {
-        lines.push(NOTHING_FOUND.to_owned());
+        lines.push(nothing_found(direction).to_owned());
     }
     if is_full {
         if !clear.is_empty() {
@@ -200,7 +207,7 @@ fn one(direction: &TracedDirection, is_full: bool) -> Vec<String> {
                 format!("{} ({} after the start)", units::time(stall.held_ns), units::time(stall.begin_ns))
             };
             let stalls: Vec<String> = held.longest.iter().map(at).collect();
-            lines.extend(wrap("  ", &format!("Longest, {}: {}.", holder(&held.holder), stalls.join(", "))));
+            lines.extend(wrap("  ", &format!("Longest, {}: {}.", held_by(held), stalls.join(", "))));
         }
         if direction.repeated_segments > 0 {
             lines.push(format!("  {} segments were sent again.", units::count(direction.repeated_segments)));

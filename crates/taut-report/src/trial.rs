@@ -203,7 +203,10 @@ impl Trial {
                 option.change()
             ),
             TrialOutcome::NothingHeld => {
-                format!("{} without it either, so there is nothing to gain by it.", option.nothing_held())
+                format!(
+                    "{} of what these sockets sent, without it either: there is nothing to gain by it at this end.",
+                    option.nothing_held()
+                )
             }
             TrialOutcome::NotProven => {
                 "NOT PROVEN: not in each pair less was held with it. A longer --for may tell.".to_owned()

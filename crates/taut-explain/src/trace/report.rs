@@ -1,6 +1,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taut_event::{AckSentBy, ChannelEnd, Direction as Way, FlowKey, Holder, LocalKey, LocalKind};
+use taut_event::{AckSentBy, ChannelEnd, Direction as Way, FlowKey, Holder, LocalKey, LocalKind, Side};
 use taut_time::Instant;
 
 use super::connection::{Connection, Tally, ack_index};
@@ -201,7 +201,12 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
                 held_ns: episode.length(),
                 frames: [0, 0],
             });
-            Some(held(holder, cell.ns, whole, cell.episodes, stalls.collect()))
+            let mut held = held(holder, cell.ns, whole, cell.episodes, stalls.collect());
+            if holder == Holder::PeerTurn && !is_outgoing {
+                // Nothing has come: it is the end that sends.
+                held.side = Side::Sender.to_string();
+            }
+            Some(held)
         })
         .collect();
     rows.sort_by_key(|held| std::cmp::Reverse(held.held_ns));

@@ -6,7 +6,7 @@ use taut_event::Holder;
 use taut_explain::{Found, Held, Verdict, VerdictOn};
 
 use super::page::{Page, code, escape, push, sentence};
-use crate::explained_file::holder;
+use crate::explained_file::{held_by, holder};
 use crate::lane::Lane;
 use crate::units;
 
@@ -105,7 +105,7 @@ pub(super) fn breakdown(page: &mut Page, all: &[Held], has_frames: bool) {
         push!(
             page.body,
             "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td>{}</tr>",
-            escape(&holder(&held.holder)),
+            escape(&held_by(held)),
             sentence(&units::time(held.held_ns)),
             sentence(&units::share(held.share)),
             units::count(held.episodes),

@@ -6,7 +6,7 @@ use taut_record::Ended;
 use super::held::{breakdown, card, found, lanes, lines, list, unknown};
 use super::page::{Page, code, push, sentence};
 use crate::lane::Lane;
-use crate::traced::{NOTHING_FOUND, TraceDocument, UNSEEN, title};
+use crate::traced::{TraceDocument, UNSEEN, nothing_found, title};
 use crate::{traced_trace, units};
 
 /// The document as one HTML page. The time of directions is drawn where the trace was asked for their pictures.
@@ -26,7 +26,7 @@ pub fn render_traced(document: &TraceDocument) -> String {
 pub(super) fn answer(document: &TraceDocument) -> String {
     let Some(worst) = document.result.worst.first() else { return document.nothing().unwrap_or_default().to_owned() };
     match found(&worst.verdicts).first() {
-        None => NOTHING_FOUND.to_owned(),
+        None => nothing_found(worst).to_owned(),
         Some((_, found)) => {
             let summary = found.summary.trim_end_matches('.');
             format!("{summary}. It takes {} of the time.", units::share(found.cost.share))
@@ -56,12 +56,12 @@ fn one_direction(page: &mut Page, place: usize, direction: &TracedDirection) {
     push!(page.body, "<h3>[{place}] {}</h3>", sentence(&title(direction)));
     let found = found(&direction.verdicts);
     if found.is_empty() {
-        push!(page.body, "<p>{}</p>", sentence(NOTHING_FOUND));
+        push!(page.body, "<p>{}</p>", sentence(nothing_found(direction)));
     }
     found.iter().for_each(|(cause, found)| card(page, cause, found));
     breakdown(page, &direction.breakdown, false);
     unknown(page, &direction.verdicts);
-    list(page, "What was missed", direction.remarks.iter().map(String::as_str));
+    list(page, "What was missed, or is told elsewhere", direction.remarks.iter().map(String::as_str));
 }
 
 #[cfg(test)]

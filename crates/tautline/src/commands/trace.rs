@@ -1,5 +1,6 @@
 mod left;
 mod names;
+mod peer;
 mod radio;
 mod record;
 mod trial;
@@ -312,6 +313,10 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
     let program = |pid: u32| names.of(pid);
     for direction in &mut result.worst {
         direction.program = direction.thread.and_then(|thread| tracer.process_of(thread)).map(program);
+    }
+    // Of a port both ends are traced.
+    if is_by_process {
+        peer::point_out(&mut result.worst, &tracer);
     }
     let ended = if is_partial { Ended::Interrupted } else { Ended::Complete };
     let facts = facts(&tracer, ended, &what, clock_since(begun), remarks, trial);
