@@ -1,5 +1,7 @@
 //! The client's side of a test: shake hands, agree on clocks, send and recognise messages, ask for the result.
 
+use std::io::{self, ErrorKind};
+
 use rustix::io::Errno;
 use taut_time::{Duration, Framing, Instant};
 
@@ -175,9 +177,9 @@ impl Session {
         let name = if self.link.endpoint().has_broker() {
             "the hello (is there a `taut serve` with this broker and topic?)"
         } else {
-            "the hello"
+            "the hello (is it `taut serve`? for any other echo server use --plain)"
         };
-        let mut answer = self.ask(&Frame::Hello(hello), name)?;
+        let mut answer = self.ask(&Frame::Hello(hello), name).map_err(|error| self.at_hello(error))?;
         for _ in 0..CHALLENGES {
             let Frame::Challenge { token } = answer else { break };
             hello.token = token;
@@ -188,6 +190,19 @@ impl Session {
         };
         self.link.note_peer(&accept);
         Ok(accept)
+    }
+
+    /// One that ends the connection at the hello does not know what that is.
+    fn at_hello(&self, error: Error) -> Error {
+        let is_broken = |error: &io::Error| matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe);
+        match error {
+            _ if self.link.endpoint().has_broker() => error,
+            Error::Closed { .. } => self.broke_protocol("the peer closed the connection at the hello"),
+            Error::Io { ref error, .. } if is_broken(error) => {
+                self.broke_protocol("the peer broke the connection off at the hello")
+            }
+            _ => error,
+        }
     }
 
     fn compare_clocks(&self, boot: u64) -> Result<ClockReading> {

@@ -148,7 +148,7 @@ impl Assertion {
         let too_few = |percentile: Percentile| {
             let found = times.map_or(0, Summary::messages);
             let (found, least) = (units::count(found), units::count(percentile.least_messages()));
-            format!("it takes {least} messages, and there are {found}")
+            format!("there are {found} messages, and it takes {least}")
         };
         let found = match (value, self.figure) {
             (None, figure) => figure
@@ -161,7 +161,7 @@ impl Assertion {
                 let share = units::share(lost as f64 / all.max(1) as f64);
                 format!("it falls on a lost message ({} of {}, {share})", units::count(lost), units::count(all))
             }
-            (Some(nanos), _) => format!("it is {:.3} ms", nanos / 1e6),
+            (Some(nanos), _) => format!("it is {}", units::time(nanos as u64)),
         };
         Err(format!("{on}: `{self}` does not hold: {found}"))
     }
@@ -296,7 +296,7 @@ mod tests {
     fn a_percentile_of_too_few_messages_is_missed() {
         assert_eq!(
             check("p9999<1000s", 0),
-            Err("x: `p9999<1000s` does not hold: it takes 10,000 messages, and there are 100".to_owned())
+            Err("x: `p9999<1000s` does not hold: there are 100 messages, and it takes 10,000".to_owned())
         );
         assert_eq!((check("p99<1000s", 0), check("max<1000s", 0)), (Ok(()), Ok(())));
     }

@@ -41,9 +41,9 @@ impl CauseLimit {
                 missed = true;
             } else if cause.unknown > 0 {
                 anstream::eprintln!(
-                    "taut: {seen}: of {} directions can't be told whether {} is there",
-                    cause.unknown,
-                    self.cause
+                    "taut: {seen}: whether {} is there can't be told of {} of the directions",
+                    self.cause,
+                    cause.unknown
                 );
             }
         }

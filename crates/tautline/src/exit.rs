@@ -51,6 +51,16 @@ impl From<Code> for ExitCode {
     }
 }
 
+/// Whether nobody listens where a link was to lead.
+pub(crate) fn is_refused(error: &anyhow::Error) -> bool {
+    match error.downcast_ref::<taut_link::Error>() {
+        Some(taut_link::Error::Io { operation: "connect to", error, .. }) => {
+            matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
+        }
+        _ => false,
+    }
+}
+
 /// Whether the reader of our stdout went away: its business, not an error.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)

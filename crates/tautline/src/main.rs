@@ -84,6 +84,8 @@ fn main() -> ExitCode {
 }
 
 fn execute(cli: Cli) -> ExitCode {
+    let asks_a_server =
+        matches!(cli.command, Command::Echo(_) | Command::Pace(_) | Command::Stream(_) | Command::Tune(_));
     let outcome = match cli.command {
         Command::Survey(args) => commands::survey::run(args),
         Command::Serve(args) => commands::serve::run(args),
@@ -114,6 +116,9 @@ fn execute(cli: Cli) -> ExitCode {
         Err(error) => {
             if !exit::is_broken_pipe(&error) {
                 anstream::eprintln!("taut: {}", output::message(&error));
+                if asks_a_server && exit::is_refused(&error) {
+                    anstream::eprintln!("  `taut serve` is the other side of every test: start it there.");
+                }
             }
             exit::Code::of(&error).into()
         }

@@ -9,6 +9,7 @@ use anstream::AutoStream;
 use anyhow::Context;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::Access;
 pub(crate) use taut_event::printable;
 use taut_event::steers;
 use taut_link::Fault;
@@ -39,11 +40,10 @@ impl OutputArgs {
 
     /// The same with a text of its own instead of the tables.
     pub(crate) fn emit_as(&self, document: &Document, text: impl FnOnce() -> String) -> anyhow::Result<Code> {
-        if let Some(path) = &self.html {
-            write_file(path, &html::render(document))?;
-        }
+        let page = self.html.as_deref().map_or(Ok(()), |path| write_file(path, &html::render(document)));
         let text = if self.json { printable_json(&document.to_json()) } else { text() };
         print(&text)?;
+        page?;
         Ok(match &document.recording.ended {
             Ended::Complete => Code::Ok,
             Ended::Interrupted => Code::Interrupted,
@@ -70,12 +70,29 @@ pub(crate) const SPANS: usize = 200_000;
 /// Where only a page draws them: it has them as text, some 35 bytes each.
 pub(crate) const PAGE_SPANS: usize = 50_000;
 
-/// Parses the name of a file to be written. `-` is refused, since stdout has the text or the JSON already.
+/// Parses the name of a file to be written. `-` is refused, since stdout has the text or the JSON already, and so is
+/// what can't be written: that is not to be found out when all is measured.
 pub(crate) fn out_file() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().try_map(|name| match name.to_str() {
-        Some("-") => Err("stdout has the results as text or JSON: name a file"),
-        _ => Ok(PathBuf::from(name)),
+        Some("-") => Err("stdout has the results as text or JSON: name a file".to_owned()),
+        _ => may_write(PathBuf::from(name)),
     })
+}
+
+fn may_write(path: PathBuf) -> Result<PathBuf, String> {
+    if path.is_dir() {
+        return Err("it is a directory: name a file in it".to_owned());
+    }
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let (place, access) = match path.exists() {
+        true => (path.as_path(), Access::WRITE_OK),
+        false if !directory.is_dir() => return Err(format!("there is no directory {}", directory.display())),
+        false => (directory, Access::WRITE_OK | Access::EXEC_OK),
+    };
+    match rustix::fs::access(place, access) {
+        Ok(()) => Ok(path),
+        Err(error) => Err(format!("{} can't be written to: {error}", place.display())),
+    }
 }
 
 /// Lines as they may be printed: what steers a terminal is written out, but for their ends.
@@ -209,6 +226,22 @@ mod tests {
         let error = anyhow::anyhow!("line 1\nline\r2").context("a\u{7}b");
         assert_eq!(printable_json("{\n\"a\": \"\u{9b}\u{202e}é\\n\"\n}"), "{\n\"a\": \"\\u009b\\u202eé\\n\"\n}");
         assert_eq!(message(&error), "a\\u{7}b: line 1\nline\\u{d}2");
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_refused_before_anything_is_measured() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = |name: &str| may_write(directory.path().join(name));
+        assert!(
+            place("page.html").is_ok()
+                && may_write("page.html".into()).is_ok()
+                && may_write("/dev/null".into()).is_ok()
+        );
+        assert!(!directory.path().join("page.html").exists());
+        assert!(place("").unwrap_err().contains("is a directory"));
+        assert!(place("none/page.html").unwrap_err().contains("there is no directory"));
+        fs::write(directory.path().join("file"), "").unwrap();
+        assert!(place("file").is_ok() && place("file/page.html").is_err());
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl TimesLimit {
             Percentile::TooFew => {
                 let (least, all) = (units::count(rank.least_count()), units::count(all));
                 let told = format!(
-                    "`{text}` can't be told, so it does not hold: it takes {least} times, and there are {all}{unclear}"
+                    "`{text}` can't be told, so it does not hold: there are {all} times, and it takes {least}{unclear}"
                 );
                 (true, Some(told))
             }
@@ -149,8 +149,8 @@ mod tests {
 
     #[test]
     fn what_can_not_be_told_does_not_hold() {
-        assert!(check("p99(turn)<20s", &explanation(99, 0, 0)).1.contains("it takes 100 times, and there are 99"));
-        assert!(check("p99.9(turn)<20s", &explanation(200, 0, 0)).1.contains("it takes 1,000 times"));
+        assert!(check("p99(turn)<20s", &explanation(99, 0, 0)).1.contains("there are 99 times, and it takes 100"));
+        assert!(check("p99.9(turn)<20s", &explanation(200, 0, 0)).1.contains("and it takes 1,000"));
         let (missed, told) = check("p50(rtt)<1s", &explanation(99, 0, 0));
         assert!(missed && told.contains("there is no rtt in it"), "{told}");
         assert!(check("max(turn)<1h", &Explanation::default()).0);

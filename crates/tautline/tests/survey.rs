@@ -145,7 +145,7 @@ fn a_survey_of_an_idle_host_says_so_in_a_line_and_keeps_what_it_has_on_ctrl_c() 
     let answer = text(&output.stdout);
     assert!(answer.starts_with("PARTIAL: interrupted\n"), "{answer}");
     assert!(answer.lines().count() <= 25, "{answer}");
-    let recording = state.path().join("taut/survey.json");
+    let recording = state.path().join("taut/survey-partial.json");
     assert!(answer.ends_with(&format!("taut report {}\n", recording.display())), "{answer}");
     assert!(answer.lines().rev().skip(1).all(|line| line.chars().count() <= 100), "{answer}");
     let report = taut().arg("report").arg(&recording).output().unwrap();

@@ -441,8 +441,8 @@ fn the_picture_has_a_track_for_each_direction_as_long_as_its_breakdown_says() {
 #[test]
 fn a_picture_that_can_not_be_written_is_an_error_before_anything_runs() {
     let output = taut().args(["trace", "--perfetto", "/nowhere/trace.json", "--", "echo", "ran"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("write /nowhere/trace.json"), "{}", text(&output.stderr));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("there is no directory /nowhere"), "{}", text(&output.stderr));
     assert!(!text(&output.stdout).contains("ran"));
 }
 

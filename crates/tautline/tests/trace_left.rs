@@ -70,7 +70,7 @@ fn who_waits_for_its_peer_is_told_where_to_look() {
     // It is for the end that sends to act.
     let row = &direction["breakdown"][0];
     assert_eq!((row["holder"].as_str(), row["side"].as_str()), (Some("peer_turn"), Some("sender")), "{direction:#}");
-    let remarks = direction["remarks"].to_string();
+    let remarks = document["remarks"].to_string();
     assert!(remarks.contains(&format!("bash ({peer}), on this host: `taut trace --pid {peer}`")), "{remarks}");
     // Both ends are in this one.
     let (_, document) = read_what_comes(Traced::start);

@@ -2,7 +2,7 @@ use taut_record::stats::{Percentile, Quantile};
 use taut_record::{TuneRow, Verdict};
 
 use super::label::placement;
-use super::{About, Cell, Column, Label, Line, Sheet, Tone, not_placed, tone_of, too_few_rounds};
+use super::{About, Cell, Column, Label, Line, Note, Sheet, Tone, not_placed, tone_of, too_few_rounds};
 use crate::units;
 
 /// Settings tried, a sheet for each endpoint, workload and placement, in the order given.
@@ -39,7 +39,11 @@ fn sheet(rows: &[&TuneRow]) -> Sheet {
                 Cell::toned(format!("{}–{}", units::number(low), units::number(high)), Tone::Faint)
             }),
             verdict(row),
-            row.apply.as_ref().map_or_else(Cell::empty, |apply| Cell::toned(apply, Tone::Code)),
+            // Only what helps is worth doing.
+            row.apply
+                .as_ref()
+                .filter(|_| row.verdict == Verdict::Shorter)
+                .map_or_else(Cell::empty, |apply| Cell::toned(apply, Tone::Code)),
         ];
         if has_rates {
             let rate = row.throughput_bps.map_or_else(Cell::none, |bps| Cell::new(units::bit_rate(bps)).strong());
@@ -52,7 +56,10 @@ fn sheet(rows: &[&TuneRow]) -> Sheet {
         format!("{} over {}{between}{}", row.measured, row.endpoint, placement(row.placement.as_ref()))
     });
     let path = Label { name: context.clone(), detail: String::new() };
-    let notes = rows.first().and_then(|row| not_placed(&path, row.placement.as_ref())).into_iter().collect();
+    let placed = rows.first().and_then(|row| not_placed(&path, row.placement.as_ref()));
+    let helps = rows.iter().any(|row| row.verdict == Verdict::Shorter);
+    let none = (!helps).then(|| Note::new("None of these settings makes it shorter for certain.".to_owned()));
+    let notes = placed.into_iter().chain(none).collect();
     let about = rows.iter().map(|row| About {
         label: Label { name: row.setting.clone(), detail: context.clone() },
         command: row.command.clone(),

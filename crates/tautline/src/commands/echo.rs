@@ -7,7 +7,7 @@ use taut_measure::echo::{self, EchoPlan, EchoSubject, RunLength, WriteStyle};
 use taut_measure::engine::EngineKind;
 use taut_measure::placement::{self, Spot, Wish};
 use taut_record::stats::usual_rounds;
-use taut_record::{Ended, Row};
+use taut_record::{EchoRow, Ended, Row};
 use taut_report::Document;
 use taut_report::figures::IntervalRow;
 use taut_time::{Duration, Timeline};
@@ -137,7 +137,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     }
     let missed = outcome.rows.iter().flatten().fold(false, |missed, row| {
         let times = row.response_ns.as_ref().or(row.rtt_ns.as_ref());
-        args.thresholds.are_missed(&row.endpoint, times, row.losses().lost, row.losses().messages) || missed
+        args.thresholds.are_missed(&placed(row), times, row.losses().lost, row.losses().messages) || missed
     });
     let silent = outcome.ended == Ended::Complete && outcome.rows.iter().flatten().all(|row| row.sent == row.lost);
     let rows = outcome.rows.into_iter().flatten().map(|row| Row::Echo(Box::new(row))).collect();
@@ -177,6 +177,12 @@ fn run_intervals(args: &Args, mut plan: EchoPlan, every: Duration) -> anyhow::Re
         Ok((measured.collect(), outcome.ended))
     };
     figures::run("echo", &args.intervals, every, &interrupt, &rows, &mut measure)
+}
+
+/// Which of an endpoint's rows it is.
+fn placed(row: &EchoRow) -> String {
+    let placement = row.placement.as_ref().map(|placement| placement.kind.name()).filter(|name| !name.is_empty());
+    placement.map_or_else(|| row.endpoint.clone(), |name| format!("{}, {name}", row.endpoint))
 }
 
 fn not_measured(subject: &EchoSubject) -> IntervalRow {

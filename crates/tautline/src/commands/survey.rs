@@ -139,7 +139,7 @@ fn report(kept: anyhow::Result<PathBuf>, html: Option<&Path>) -> String {
 }
 
 /// Keeps the recording, in the place of the last one: $XDG_STATE_HOME/taut/survey.json (XDG Base Directory
-/// Specification).
+/// Specification). A part of one takes no whole one's place.
 fn keep(document: &Document) -> anyhow::Result<PathBuf> {
     let of = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = of("XDG_STATE_HOME").or_else(|| Some(of("HOME")?.join(".local/state")));
@@ -147,7 +147,8 @@ fn keep(document: &Document) -> anyhow::Result<PathBuf> {
     fs::create_dir_all(&directory).with_context(|| format!("make {}", directory.display()))?;
     let mut file = tempfile::NamedTempFile::new_in(&directory).context("write a file there")?;
     file.write_all(document.to_json().as_bytes()).context("write the recording")?;
-    let path = directory.join("survey.json");
+    let is_part = matches!(document.recording.ended, Ended::Interrupted);
+    let path = directory.join(if is_part { "survey-partial.json" } else { "survey.json" });
     file.persist(&path).with_context(|| format!("write {}", path.display()))?;
     Ok(path)
 }

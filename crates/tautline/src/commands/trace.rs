@@ -315,9 +315,7 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
         direction.program = direction.thread.and_then(|thread| tracer.process_of(thread)).map(program);
     }
     // Of a port both ends are traced.
-    if is_by_process {
-        peer::point_out(&mut result.worst, &tracer);
-    }
+    remarks.extend(if is_by_process { peer::remark(&result.worst, &tracer) } else { None });
     let ended = if is_partial { Ended::Interrupted } else { Ended::Complete };
     let facts = facts(&tracer, ended, &what, clock_since(begun), remarks, trial);
     if let Some(recording) = recording {

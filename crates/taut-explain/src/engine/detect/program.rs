@@ -63,14 +63,30 @@ impl Detector for PeerTurn {
                 )));
             }
         }
-        Verdict::Found(Found {
-            summary,
-            evidence,
-            remedy: "Look at the peer's program, or ask for several things at once instead of one after another."
-                .to_owned(),
-            ..seen(facts, self, Certainty::Seen)
-        })
+        let own = facts.half.breakdown.ns(Holder::PeerTurn);
+        let remedy = match held_at_peer(facts).filter(|(_, ns)| ns.saturating_mul(2) >= own) {
+            Some((holder, ns)) => {
+                evidence.push(text(format!(
+                    "Of what the peer sends, {holder} held data for {} in the same time.",
+                    words::time(ns)
+                )));
+                format!("Look at the other direction: {holder} is told there, with what to change.")
+            }
+            None => {
+                "Look at the peer's program, or ask for several things at once instead of one after another.".to_owned()
+            }
+        };
+        Verdict::Found(Found { summary, evidence, remedy, ..seen(facts, self, Certainty::Seen) })
     }
+}
+
+/// Who holds most of what the peer sends, where that is not its program: then it is no program that takes its time.
+fn held_at_peer(facts: &Facts<'_>) -> Option<(Holder, u64)> {
+    let is_of_layer = |holder: &Holder| {
+        !matches!(holder, Holder::SendingProgram | Holder::PeerTurn | Holder::Delivery | Holder::NotKnown)
+    };
+    let held = |holder: Holder| (holder, facts.other().breakdown.ns(holder));
+    Holder::ALL.into_iter().filter(is_of_layer).map(held).max_by_key(|(_, ns)| *ns).filter(|(_, ns)| *ns > 0)
 }
 
 /// The sender had nothing to send.

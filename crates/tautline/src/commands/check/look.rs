@@ -119,7 +119,10 @@ impl Seen {
         let most = bounds.iter().copied().fold(0.0, f64::max);
         let unbounded = counted.unknown.saturating_sub(bounds.len() as u64);
         if unbounded > 0 {
-            return (CheckOutcome::Unknown, format!("of {unbounded} directions can't be told whether it is there"));
+            return (
+                CheckOutcome::Unknown,
+                format!("whether it is there can't be told of {unbounded} of the directions"),
+            );
         }
         let text = format!("events were missed, so it may have up to {}", units::share(most));
         (if most <= limit.share { CheckOutcome::Passed } else { CheckOutcome::Unknown }, text)

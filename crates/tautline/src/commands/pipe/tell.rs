@@ -102,7 +102,7 @@ impl Teller {
         };
         if self.json {
             let object = json!({
-                "format_version": 1,
+                "format_version": FORMAT_VERSION,
                 "command": "pipe",
                 "listening": self.endpoints,
                 "ended_by": ended_by.name(),

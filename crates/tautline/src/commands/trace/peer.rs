@@ -3,11 +3,12 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 
 use taut_event::Holder;
-use taut_explain::Verdict;
 use taut_explain::trace::TracedDirection;
+use taut_explain::{Verdict, VerdictOn};
+use taut_report::units;
 use taut_source::trace::{Tracer, has_kernels_numbers};
 use taut_source::{Owners, SocketTable};
 
@@ -17,36 +18,38 @@ use crate::output;
 /// In less of the time the peer is as quick as others.
 const MUCH: f64 = 0.5;
 
-/// Says of each direction that mostly waits for its peer who that is.
-pub(super) fn point_out(worst: &mut [TracedDirection], tracer: &Tracer) {
-    let mut here = None;
-    for direction in worst.iter_mut().filter(|direction| !direction.is_outgoing && direction.transport == "tcp") {
-        let waits = direction.breakdown.iter().find(|held| held.holder == Holder::PeerTurn.name());
-        let Some(share) = waits.map(|held| held.share).filter(|share| *share >= MUCH) else { continue };
-        if direction.verdicts.iter().any(|on| matches!(on.verdict, Verdict::Found(_))) {
-            continue;
-        }
-        let process = direction.thread.and_then(|thread| tracer.process_of(thread)).map(u32::cast_signed);
-        let is_of_this_network = has_kernels_numbers() && process.is_some_and(is_of_this_network);
-        let programs = here.get_or_insert_with(Programs::now);
-        let peer = programs.of(&direction.from, &direction.to).filter(|_| is_of_this_network);
-        if peer.is_some_and(|pid| tracer.follows(pid)) {
-            continue;
-        }
-        let next = match peer {
-            Some(pid) => format!(
-                "That is {}, on this host: `taut trace --pid {pid}`, or `--port {}` for both ends.",
-                named(pid),
-                port(direction)
-            ),
-            None => "Trace the program there, or explain a capture that was taken there.".to_owned(),
-        };
-        direction.remarks.push(format!(
-            "For {:.1} % of the time nothing had come from {}. What held it there is seen at that end only. {next}",
-            share * 100.0,
-            output::printable(&direction.from)
-        ));
+/// Where nothing was found at this end: who the first of the peers is that is mostly waited for.
+pub(super) fn remark(worst: &[TracedDirection], tracer: &Tracer) -> Option<String> {
+    let is_found = |on: &VerdictOn| matches!(on.verdict, Verdict::Found(_));
+    if worst.iter().any(|direction| direction.verdicts.iter().any(is_found)) {
+        return None;
     }
+    let peer_turn = |direction: &TracedDirection| {
+        direction.breakdown.iter().find(|held| held.holder == Holder::PeerTurn.name()).map_or(0.0, |held| held.share)
+    };
+    let is_waiting = |direction: &&TracedDirection| {
+        !direction.is_outgoing && direction.transport == "tcp" && peer_turn(direction) >= MUCH
+    };
+    let direction = worst.iter().find(is_waiting)?;
+    let process = direction.thread.and_then(|thread| tracer.process_of(thread)).map(u32::cast_signed);
+    let is_of_this_network = has_kernels_numbers() && process.is_some_and(is_of_this_network);
+    let peer = if is_of_this_network { Programs::now().of(&direction.from, &direction.to) } else { None };
+    let next = match peer {
+        Some(pid) if tracer.follows(pid) => return None,
+        Some(pid) => format!(
+            "That is {}, on this host: `taut trace --pid {pid}`, or `--port {}` for both ends.",
+            named(pid),
+            port(direction)
+        ),
+        // Which program had that end can't be told any more.
+        None if is_of_this_host(&direction.from) => return None,
+        None => "Trace the program there, or explain a capture that was taken there.".to_owned(),
+    };
+    Some(format!(
+        "For {} of the time nothing had come from {}. What held it there is seen at that end only. {next}",
+        units::share(peer_turn(direction)),
+        output::printable(&direction.from)
+    ))
 }
 
 /// The programs of this host's connections, by the addresses of both ends.
@@ -86,6 +89,11 @@ fn canonical(end: SocketAddr) -> String {
 fn is_of_this_network(pid: i32) -> bool {
     let network = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
     network("self").is_some_and(|own| network(&pid.to_string()) == Some(own))
+}
+
+/// Whether one of this host's interfaces has the address: only then it can be bound.
+fn is_of_this_host(end: &str) -> bool {
+    end.parse::<SocketAddr>().is_ok_and(|end| UdpSocket::bind((end.ip(), 0)).is_ok())
 }
 
 /// The one of both ends that is more likely a server's.
