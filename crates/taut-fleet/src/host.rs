@@ -21,6 +21,38 @@ pub struct Host {
     pub labels: BTreeMap<String, String>,
 }
 
+/// What a name begins with that stands for all agents with a label.
+const LABEL: &str = "label:";
+
+impl Host {
+    /// A host that says of itself what it is called and what others dial.
+    ///
+    /// # Errors
+    /// For names and addresses that no plan could have.
+    pub fn new(name: &str, address: Option<&str>, labels: BTreeMap<String, String>) -> Result<Self, Error> {
+        if name.starts_with(LABEL) {
+            return Err(Error::new(format!("`{}`: no host is called {LABEL}…", taut_event::printable(name))));
+        }
+        Table { address: address.map(str::to_owned), labels, ..Table::named(name) }.host()
+    }
+
+    /// What stands in a plan for all hosts with a label.
+    fn choosing(name: String, has_more: bool) -> Result<Self, Error> {
+        let is_sound = name[LABEL.len()..].split_once('=').is_some_and(|(key, value)| !key.is_empty() && !value.is_empty());
+        if !is_sound || has_more || name.chars().any(taut_event::steers) {
+            let name = taut_event::printable(&name);
+            return Err(Error::new(format!("`{name}`: write \"label:site=x\" for all agents with that label")));
+        }
+        let (address, listen) = (String::new(), IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        Ok(Self { name, address, listen, rack: None, labels: BTreeMap::new() })
+    }
+
+    /// The label by which it stands for others: its name and value.
+    pub(crate) fn chooses(&self) -> Option<(&str, &str)> {
+        self.name.strip_prefix(LABEL)?.split_once('=')
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
@@ -39,8 +71,8 @@ impl Table {
 
     fn host(self) -> Result<Host, Error> {
         let Self { name, address, listen, rack, labels } = self;
-        if name.starts_with("label:") {
-            return Err(Error::new(format!("`{name}`: hosts can't be chosen by label yet: name them")));
+        if name.starts_with(LABEL) {
+            return Host::choosing(name, address.is_some() || listen.is_some() || rack.is_some() || !labels.is_empty());
         }
         // It becomes a word of a command, where it must not be taken for an option; and it is printed in tables.
         if name.is_empty() || name.starts_with('-') || name.chars().any(taut_event::steers) || name.len() > 253 {
@@ -120,6 +152,8 @@ mod tests {
         assert!(host("-oProxyCommand=x", Some("10.0.0.1")).unwrap_err().contains("does not begin with -"));
         assert!(host("a b", None).unwrap_err().contains("write address"));
         assert!(host("a", Some("$(x)")).is_err() && host("", None).is_err() && host("a\u{1b}", None).is_err());
-        assert!(host("label:site=x", None).unwrap_err().contains("by label"));
+        assert_eq!(host("label:site=x", None).unwrap().chooses(), Some(("site", "x")));
+        assert!(host("label:site", None).is_err() && host("label:site=x", Some("10.0.0.1")).is_err());
+        assert!(Host::new("label:site=x", Some("10.0.0.1"), BTreeMap::new()).is_err());
     }
 }

@@ -113,7 +113,7 @@ mod tests {
             pairs,
         };
         let hosts = plan.hosts.iter().zip(racks).map(host).collect();
-        let mut outcome = MeshOutcome { hosts, works: vec![work] };
+        let mut outcome = MeshOutcome { hosts, works: vec![work], results: None };
         judge(&plan, &mut outcome);
         outcome.works.remove(0)
     }

@@ -11,6 +11,9 @@
 //! All but the last are sums: they open nothing, wait for nothing and read no clock. How a measurement gets to its host
 //! is known to `run` alone, so agents that are told over a broker can take the same plan and schedule.
 
+mod blank;
+#[cfg(feature = "nats")]
+mod bus;
 mod error;
 mod far;
 mod figure;
@@ -26,9 +29,13 @@ mod run;
 mod schedule;
 mod spread;
 mod sums;
+mod task;
 mod warn;
 mod words;
+mod work;
 
+#[cfg(feature = "nats")]
+pub use bus::{AgentSettings, Allowed, GatherSettings, Hours, Network, Own, Servers, agent, gather};
 pub use error::Error;
 pub use far::Via;
 pub use figure::{Figure, Measured};
@@ -36,11 +43,12 @@ pub use host::Host;
 pub use judge::judge;
 pub use matrix::{Cell, Matrix};
 pub use outcome::{
-    Between, Explained, Explanation, HostOutcome, MeshOutcome, Miss, PairOutcome, Reached, Usual, WorkOutcome,
+    Between, Explained, Explanation, HostOutcome, MeshOutcome, Miss, PairOutcome, Reached, Results, Usual, WorkOutcome,
 };
 pub use pairs::{MOST_PAIRS, Pair, choose};
-pub use plan::{Kind, MOST_HOSTS, Pairs, Plan, Transport, Work};
+pub use plan::{MOST_HOSTS, Pairs, Plan};
 pub use run::{Progress, Settings, run};
 pub use schedule::{Alone, Job, Limits, Schedule};
 pub use sums::{Sums, WorkSums};
 pub use warn::{Limit, Term, Warn};
+pub use work::{Kind, Transport, Work};

@@ -12,6 +12,33 @@ pub struct MeshOutcome {
     pub hosts: Vec<HostOutcome>,
     /// What was measured, in the order of the plan.
     pub works: Vec<WorkOutcome>,
+    /// Of agents: what became of their results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub results: Option<Results>,
+}
+
+/// An account of results, from the agents that made them to the one who gathered them.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct Results {
+    /// Results that were taken, each once.
+    pub taken: u64,
+    /// Results that came once more, and were not taken again.
+    pub again: u64,
+    /// Results that are missing and whose agents said that they had to drop them.
+    pub dropped: u64,
+    /// Results that are missing, and nobody said so.
+    pub missing: u64,
+    /// Lives of agents that ended without saying which result was their last: there may have been more.
+    pub unclosed: Vec<String>,
+    /// Messages that are no results of this run's agents.
+    pub strange: u64,
+}
+
+impl Results {
+    /// Whether any was lost, or may have been.
+    pub fn has_losses(&self) -> bool {
+        self.dropped > 0 || self.missing > 0 || !self.unclosed.is_empty()
+    }
 }
 
 /// A host of a mesh.
@@ -179,10 +206,11 @@ impl MeshOutcome {
         self.works.iter().flat_map(|work| &work.pairs).any(|pair| !pair.misses.is_empty())
     }
 
-    /// Whether a host or a pair could not be measured, though it was tried.
+    /// Whether a host or a pair could not be measured, though it was tried, or results are missing.
     pub fn has_failed(&self) -> bool {
         let failed = |pair: &PairOutcome| matches!(pair.reached, Reached::Failed(_));
         self.hosts.iter().any(|host| host.failed.is_some())
+            || self.results.as_ref().is_some_and(|results| results.missing > 0)
             || self.works.iter().flat_map(|work| &work.pairs).any(failed)
     }
 }

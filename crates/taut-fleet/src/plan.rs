@@ -9,22 +9,15 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, de};
 
 use crate::error::Error;
-use crate::figure::Figure;
 use crate::host::Host;
-use crate::warn::Warn;
-use crate::words;
+use crate::words::{self, within};
+use crate::work::Work;
 
 /// No mesh has more hosts.
 pub const MOST_HOSTS: usize = 100_000;
 const MOST_WORKS: usize = 16;
-/// `taut serve --max-time`: no session is longer.
-const LONGEST_SESSION: Duration = Duration::from_secs(3600);
 /// `taut serve --max-clients`: no server has more sessions at once.
 const MOST_SESSIONS: usize = 256;
-/// `taut serve --idle` is 30 s: who sends less often may be taken for gone.
-const LEAST_RATE: f64 = 0.04;
-/// Bytes of a datagram: 65,535 less the IPv4 and UDP headers (RFC 768).
-const LONGEST_DATAGRAM: usize = 65_507;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -76,248 +69,62 @@ pub enum Pairs {
     Rack,
 }
 
-/// One measurement of each pair.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "WorkTable")]
-pub struct Work {
-    /// What is measured.
-    pub kind: Kind,
-    /// Over what.
-    pub transport: Transport,
-    /// How often. `taut mesh run` does it once; the sums are over this.
-    pub every: Duration,
-    /// When a pair is named.
-    pub warn: Option<Warn>,
-    /// Whether the host must be doing nothing else of this mesh meanwhile.
-    pub alone_on_host: bool,
-    /// The same of all hosts in its rack.
-    pub alone_in_rack: bool,
-    /// Whether a pair that is named is looked into.
-    pub explain: bool,
-}
-
-/// A kind of measurement, with what is its own.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
-    /// Round trips.
-    Echo {
-        /// How many messages.
-        messages: u64,
-        /// Bytes of one.
-        size: usize,
-        /// Messages per second; without it, each waits for the reply before.
-        rate: Option<f64>,
-        /// After which a message counts as lost.
-        timeout: Duration,
-    },
-    /// Throughput.
-    Stream {
-        /// How long.
-        time: Duration,
-    },
-}
-
-impl Kind {
-    /// The command that measures it.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Echo { .. } => "echo",
-            Self::Stream { .. } => "stream",
-        }
-    }
-}
-
-/// A kind of link between hosts.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq)]
-#[serde(rename_all = "lowercase")]
-pub enum Transport {
-    /// TCP.
-    Tcp,
-    /// UDP.
-    Udp,
-}
-
-impl Transport {
-    /// As it stands in an endpoint.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-        }
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WorkTable {
-    echo: Option<Transport>,
-    stream: Option<Transport>,
-    #[serde(default, deserialize_with = "words::maybe_positive")]
-    every: Option<Duration>,
-    messages: Option<u64>,
-    size: Option<usize>,
-    rate: Option<f64>,
-    #[serde(default, deserialize_with = "words::maybe_positive")]
-    timeout: Option<Duration>,
-    #[serde(default, deserialize_with = "words::maybe_positive")]
-    time: Option<Duration>,
-    warn: Option<Warn>,
-    alone: Option<Vec<Place>>,
-    #[serde(default)]
-    explain: bool,
-}
-
-#[derive(Clone, Copy, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "lowercase")]
-enum Place {
-    Host,
-    Rack,
-}
-
-impl TryFrom<WorkTable> for Work {
-    type Error = Error;
-
-    fn try_from(table: WorkTable) -> Result<Self, Error> {
-        let foreign = |there: bool, key: &str, of: &str| {
-            if there { Err(Error::new(format!("`{key}` is of {of}, and this work is none"))) } else { Ok(()) }
-        };
-        let (kind, transport, every) = match (table.echo, table.stream) {
-            (Some(transport), None) => {
-                foreign(table.time.is_some(), "time", "a stream")?;
-                let size = table.size.unwrap_or(32);
-                let kind = Kind::Echo {
-                    messages: within("messages", table.messages.unwrap_or(100), 1, 1_000_000)?,
-                    size: match transport {
-                        Transport::Udp => within("size of a datagram", size, 1, LONGEST_DATAGRAM)?,
-                        Transport::Tcp => within("size", size, 1, 1 << 20)?,
-                    },
-                    rate: table.rate.map(|rate| within("rate", rate, LEAST_RATE, 1e6)).transpose()?,
-                    timeout: table.timeout.unwrap_or(Duration::from_secs(1)),
-                };
-                (kind, transport, Duration::from_secs(60))
-            }
-            (None, Some(transport)) => {
-                for (there, key) in [
-                    (table.messages.is_some(), "messages"),
-                    (table.size.is_some(), "size"),
-                    (table.rate.is_some(), "rate"),
-                    (table.timeout.is_some(), "timeout"),
-                ] {
-                    foreign(there, key, "an echo")?;
-                }
-                let kind = Kind::Stream { time: table.time.unwrap_or(Duration::from_secs(10)) };
-                (kind, transport, Duration::from_secs(21_600))
-            }
-            _ => {
-                return Err(Error::new(
-                    "a work is either `echo = \"udp\"` or `stream = \"tcp\"` (udp and tcp in both)",
-                ));
-            }
-        };
-        // Two streams at once would each have a part of the link.
-        let alone = table.alone.unwrap_or_else(|| if kind.name() == "stream" { vec![Place::Host] } else { Vec::new() });
-        let work = Self {
-            kind,
-            transport,
-            every: table.every.unwrap_or(every),
-            warn: table.warn,
-            alone_on_host: !alone.is_empty(),
-            alone_in_rack: alone.contains(&Place::Rack),
-            explain: table.explain,
-        };
-        work.check()?;
-        Ok(work)
-    }
-}
-
-fn within<T: PartialOrd + fmt::Display>(key: &str, value: T, least: T, most: T) -> Result<T, Error> {
-    if value >= least && value <= most {
-        Ok(value)
-    } else {
-        Err(Error::new(format!("{key} = {value}: from {least} to {most}")))
-    }
-}
-
-impl Work {
-    /// Its figures are those that its thresholds are on.
-    fn check(&self) -> Result<(), Error> {
-        if self.expected() > LONGEST_SESSION {
-            let name = self.kind.name();
-            return Err(Error::new(format!(
-                "this {name} takes {:?} for each pair, and a server ends a session after {LONGEST_SESSION:?}",
-                self.expected()
-            )));
-        }
-        for term in self.warn.iter().flat_map(Warn::terms) {
-            let is_rate = term.figure == Figure::Throughput;
-            match &self.kind {
-                Kind::Echo { .. } if is_rate => {
-                    return Err(Error::new(
-                        "`throughput` is of a stream: an echo has min, mean, p50 … p9999, max, lost",
-                    ));
-                }
-                Kind::Stream { .. } if !is_rate => {
-                    return Err(Error::new(format!("`{}` is of an echo: a stream has throughput", term.figure)));
-                }
-                Kind::Echo { messages, .. } => {
-                    let least = term.figure.percentile().map_or(1, |percentile| percentile.least_messages());
-                    if *messages < least {
-                        let text = format!("{} takes {least} messages, and messages = {messages}", term.figure);
-                        return Err(Error::new(text));
-                    }
-                }
-                Kind::Stream { .. } => {}
-            }
-        }
-        if self.explain && self.warn.is_none() {
-            return Err(Error::new("explain = true needs a `warn` that says which pairs are explained"));
-        }
-        Ok(())
-    }
-
-    /// What stands for a pair in a matrix: what its threshold looks at first.
-    pub fn figure(&self) -> Figure {
-        let of_kind = || if matches!(self.kind, Kind::Echo { .. }) { Figure::P50 } else { Figure::Throughput };
-        // A loss is a mark in the matrix anyway.
-        let looked_at = self.warn.iter().flat_map(Warn::terms).map(|term| term.figure);
-        looked_at.into_iter().find(|figure| *figure != Figure::Lost).unwrap_or_else(of_kind)
-    }
-
-    /// How long one measurement takes if all goes well.
-    pub fn expected(&self) -> Duration {
-        match self.kind {
-            Kind::Echo { messages, rate: Some(rate), .. } => Duration::from_secs_f64(messages as f64 / rate),
-            Kind::Echo { .. } => Duration::ZERO,
-            Kind::Stream { time } => time,
-        }
-    }
-
-    /// How long it may take: in a closed loop each message may be lost. The server ends it in any case.
-    pub(crate) fn longest(&self) -> Duration {
-        let timeouts = |messages: u64, timeout: Duration| {
-            // Some more for the warm-up, of which the last one begun may be lost.
-            timeout.saturating_mul(u32::try_from(messages).unwrap_or(u32::MAX).saturating_add(2))
-        };
-        let longest = match self.kind {
-            Kind::Echo { messages, rate: None, timeout, .. } => timeouts(messages, timeout),
-            // Sent late where there is no room.
-            Kind::Echo { messages, rate: Some(_), timeout, .. } => {
-                self.expected().saturating_add(timeouts(messages / 10, timeout))
-            }
-            Kind::Stream { time } => time,
-        };
-        longest.min(LONGEST_SESSION)
-    }
-}
-
 impl Plan {
     /// Reads a plan.
     ///
     /// # Errors
     /// With the line, and with what may stand there instead of what is unknown.
     pub fn parse(text: &str) -> Result<Self, Error> {
+        let plan = Self::read(text)?;
+        if let Some(host) = plan.hosts.iter().find(|host| host.chooses().is_some()) {
+            let text = "only agents are chosen by label, with --on: name the hosts";
+            return Err(Error::new(format!("mesh.hosts: `{}`: {text}", host.name)));
+        }
+        plan.check()
+    }
+
+    /// Reads a plan whose hosts are agents: a label stands for all that have it, and each agent says itself what its
+    /// address is. Hosts that are no agents stay as they are.
+    ///
+    /// # Errors
+    /// As [`Plan::parse`], and for a label that no agent has.
+    pub fn parse_among(text: &str, agents: &[Host]) -> Result<Self, Error> {
+        let mut plan = Self::read(text)?;
+        let named: HashSet<String> = plan.hosts.iter().map(|host| host.name.clone()).collect();
+        let of_name: HashMap<&str, &Host> = agents.iter().map(|agent| (agent.name.as_str(), agent)).collect();
+        let (mut hosts, mut chosen) = (Vec::new(), HashSet::new());
+        for mut host in plan.hosts {
+            if let Some((key, value)) = host.chooses() {
+                let has = |agent: &&Host| agent.labels.get(key).is_some_and(|label| label == value);
+                let mut found = agents.iter().filter(has).peekable();
+                if found.peek().is_none() {
+                    return Err(Error::new(format!("mesh.hosts: no agent has the label {key}={value}")));
+                }
+                let new = found.filter(|agent| !named.contains(&agent.name) && chosen.insert(agent.name.clone()));
+                hosts.extend(new.cloned());
+                continue;
+            }
+            if let Some(agent) = of_name.get(host.name.as_str()) {
+                host.address.clone_from(&agent.address);
+                host.rack = host.rack.or_else(|| agent.rack.clone());
+            }
+            hosts.push(host);
+        }
+        plan.hosts = hosts;
+        plan.check()
+    }
+
+    /// Whether a text can be a plan, before it is known which agents are there.
+    ///
+    /// # Errors
+    /// For what [`Plan::parse_among`] refuses whoever is there.
+    pub fn look_at(text: &str) -> Result<(), Error> {
+        Self::read(text).map(drop)
+    }
+
+    fn read(text: &str) -> Result<Self, Error> {
         let file: File = toml::from_str(text).map_err(|error| Error::new(error.to_string().trim_end()))?;
-        file.mesh.check()
+        Ok(file.mesh)
     }
 
     fn check(self) -> Result<Self, Error> {
@@ -424,6 +231,7 @@ const fn per_host() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figure::Figure;
 
     const WHOLE: &str = r#"
 [mesh]
@@ -501,5 +309,22 @@ time = "10s"
         assert!(Plan::parse("[mesh]\nhosts = [\"a\"]\n").unwrap_err().to_string().contains("2 to"));
         assert!(Plan::parse("[mesh]\nhosts = [\"a\", \"b\"]\n").unwrap_err().to_string().contains("[[mesh.work]]"));
         assert!(Plan::parse("[mesh]\nhosts = [3]\n").unwrap_err().to_string().contains("a host's name"));
+    }
+
+    #[test]
+    fn agents_are_chosen_by_label_and_say_their_addresses() {
+        let agent = |name: &str, address: &str, site: &str| {
+            let labels = [("site", site), ("rack", "r1")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+            Host::new(name, Some(address), labels.into()).unwrap()
+        };
+        let agents = [agent("b", "10.0.0.2", "x"), agent("c", "10.0.0.3", "x"), agent("d", "10.0.0.4", "y")];
+        let text = "[mesh]\nhosts = [\"a\", \"c\", \"label:site=x\"]\n[[mesh.work]]\necho = \"udp\"\n";
+        let plan = Plan::parse_among(text, &agents).unwrap();
+        let found: Vec<(&str, &str, Option<&str>)> =
+            plan.hosts.iter().map(|host| (host.name.as_str(), host.address.as_str(), host.rack.as_deref())).collect();
+        assert_eq!(found, [("a", "a", None), ("c", "10.0.0.3", Some("r1")), ("b", "10.0.0.2", Some("r1"))]);
+        assert!(Plan::parse(text).unwrap_err().to_string().contains("with --on"));
+        let none = text.replace("site=x", "site=z");
+        assert!(Plan::parse_among(&none, &agents).unwrap_err().to_string().contains("no agent has the label site=z"));
     }
 }

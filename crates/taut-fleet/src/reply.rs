@@ -6,7 +6,7 @@ use serde_json::Value;
 use taut_record::{Ended, FORMAT_VERSION, Recording, Row};
 
 use crate::outcome::{Explained, Explanation, PairOutcome};
-use crate::plan::Transport;
+use crate::work::Transport;
 
 /// Shortest and longest time between two messages of a look.
 pub(crate) const PERIODS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];
@@ -17,7 +17,7 @@ const MOST_BEGINS: usize = 100;
 /// Of a text from over there, so many bytes are kept.
 const MOST_KEPT: usize = 4 << 10;
 /// Findings of a look that are kept.
-const MOST_FINDINGS: usize = 32;
+pub(crate) const MOST_FINDINGS: usize = 32;
 
 /// The JSON object in what a command printed.
 pub(crate) struct Document<'a> {

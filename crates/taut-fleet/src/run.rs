@@ -1,7 +1,7 @@
 //! A mesh without an engine: `taut` is started over there by a command of the user, and the documents gathered here.
 
 use std::collections::{HashMap, HashSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,25 +10,20 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use taut_record::Ended;
-
 use crate::far::Via;
 use crate::figure::Measured;
 use crate::host::Host;
 use crate::judge::judge;
-use crate::outcome::{Explained, HostOutcome, MeshOutcome, PairOutcome, Reached, WorkOutcome};
+use crate::outcome::{Explained, HostOutcome, MeshOutcome, Reached, WorkOutcome};
 use crate::pairs::Pair;
-use crate::plan::{Kind, Plan, Transport, Work};
+use crate::plan::Plan;
 use crate::process::{Running, Waited};
-use crate::reply::{PERIODS, cut, document, explained, listening, period, recording};
+use crate::reply::{PERIODS, cut, document, explained, listening, period};
 use crate::schedule::{Alone, Job, Limits, Schedule};
+use crate::task::{LOOK, MARGIN, MOST_EXPLAINED, NO_DOCUMENT};
+use crate::work::Transport;
+use crate::{blank, task};
 
-/// Pairs of one work that are looked into, the worst ones.
-const MOST_EXPLAINED: usize = 8;
-/// How long a look takes.
-const LOOK: Duration = Duration::from_secs(3);
-/// Handshakes and time-outs of a measurement, beyond what it is meant to take.
-const MARGIN: Duration = Duration::from_secs(10);
 /// A server whose stdin is closed from the beginning has ended by then.
 const SETTLED: Duration = Duration::from_secs(1);
 /// Between two looks at how much the servers print.
@@ -37,7 +32,6 @@ const WATCH: Duration = Duration::from_millis(100);
 const ENDED_AT_ONCE: usize = 64;
 
 const INTERRUPTED: &str = "interrupted";
-const NO_DOCUMENT: &str = "it printed no document";
 /// Code 0 is no failure that a server would speak of.
 const NO_STDIN: &str = "it ended with code 0, as it does at the end of its stdin, which --via has to pass on: \
 `kubectl exec -i`, `docker exec -i`, ssh(1) without -n";
@@ -68,6 +62,8 @@ pub enum Progress {
     Unreachable(String, String),
     /// A host by its name, and the process group here of what was started for it and could not be ended.
     Left(String, u32),
+    /// Something that the user has to know, in a sentence.
+    Said(String),
 }
 
 type Tell<'a> = dyn Fn(&Progress) + Sync + 'a;
@@ -89,7 +85,7 @@ pub fn run(plan: &Plan, pairs: &[Pair], settings: Settings<'_>, tell: &Tell<'_>)
     let mesh = Mesh { plan, settings, tell, began };
     let (hosts, there): (Vec<HostOutcome>, Vec<Option<There>>) = mesh.greet(pairs).into_iter().unzip();
     let there = there.as_slice();
-    let mut outcome = MeshOutcome { works: mesh.nothing_yet(pairs, &hosts), hosts };
+    let mut outcome = MeshOutcome { works: mesh.nothing_yet(pairs, &hosts), hosts, results: None };
     thread::scope(|scope| {
         // It is over when this end of the channel is gone, however that came.
         let (over, is_over) = mpsc::channel::<()>();
@@ -219,9 +215,7 @@ impl Mesh<'_> {
     fn serve(&self, host: &Host) -> Result<There, String> {
         let wanted: Vec<Transport> =
             [Transport::Udp, Transport::Tcp].into_iter().filter(|one| self.uses(*one)).collect();
-        let at = SocketAddr::new(host.listen, self.plan.port);
-        let endpoints = wanted.iter().map(|transport| format!("{}://{at}", transport.name()));
-        let arguments = ["serve", "--json", "--while-stdin-open"].map(str::to_owned).into_iter().chain(endpoints);
+        let arguments = task::server(&wanted, SocketAddr::new(host.listen, self.plan.port));
         let mut server =
             Running::start(&self.line(host, arguments), Stdio::piped()).map_err(|error| error.to_string())?;
         let waited = server.wait_for_line(self.plan.patience, self.settings.stop, listening);
@@ -285,28 +279,7 @@ impl Mesh<'_> {
             let failed = [pair.near, pair.far].into_iter().find(|&host| hosts[host].failed.is_some());
             failed.map_or_else(|| INTERRUPTED.to_owned(), |host| format!("{} is not there", hosts[host].name))
         };
-        let pair = |pair: &Pair| PairOutcome {
-            near: pair.near,
-            far: pair.far,
-            begin_ns: None,
-            end_ns: None,
-            reached: Reached::NotRun(why(pair)),
-            measured: None,
-            misses: Vec::new(),
-            times_usual: None,
-            explained: None,
-        };
-        let work = |work: &Work| WorkOutcome {
-            work: work.kind.name().to_owned(),
-            transport: work.transport.name().to_owned(),
-            warn: work.warn.as_ref().map(ToString::to_string),
-            alone_on_host: work.alone_on_host,
-            alone_in_rack: work.alone_in_rack,
-            figure: work.figure(),
-            usual: Vec::new(),
-            pairs: pairs.iter().map(pair).collect(),
-        };
-        self.plan.work.iter().map(work).collect()
+        blank::works(self.plan, pairs, &why)
     }
 
     /// All works of all pairs whose hosts are there.
@@ -393,29 +366,13 @@ impl Mesh<'_> {
 
     fn measure_one(&self, job: &Job, there: &[Option<There>]) -> Result<Measured, String> {
         let work = &self.plan.work[job.work];
-        let mut arguments = vec![work.kind.name().to_owned(), self.endpoint(job, there)?];
-        let mut option = |text: String| arguments.push(text);
-        match work.kind {
-            Kind::Echo { messages, size, rate, timeout } => {
-                option(format!("--count={messages}"));
-                option(format!("--size={size}"));
-                option(format!("--timeout={}us", timeout.as_micros().max(1)));
-                rate.into_iter().for_each(|rate| option(format!("--rate={rate}")));
-            }
-            Kind::Stream { time } => option(format!("--time={}us", time.as_micros().max(1))),
-        }
-        ["--rounds=1", "--place=free", "--json"].into_iter().for_each(|text| option(text.to_owned()));
+        let arguments = task::measure(work, self.endpoint(job, there)?);
         let limit = work.longest() + MARGIN + self.plan.patience;
         let text = self.ask(&self.plan.hosts[job.pair.near], arguments, limit);
         let text = text.map_err(|why| self.with_the_server(why, job, there))?;
         let document = document(&text).ok_or(NO_DOCUMENT)?;
         self.keep(work.kind.name(), job, document.text);
-        let recording = recording(&document.value)?;
-        match &recording.ended {
-            Ended::Complete => Measured::of(&recording),
-            Ended::Interrupted => Err("it was interrupted over there".to_owned()),
-            Ended::PeerGone(why) | Ended::Failed(why) => Err(self.with_the_server(cut(why), job, there)),
-        }
+        task::measured(&document.value).map_err(|why| self.with_the_server(why, job, there))
     }
 
     /// Where the far host of a job listens for it.
@@ -424,11 +381,7 @@ impl Mesh<'_> {
         let ports = there[job.pair.far].iter().flat_map(|there| &there.ports);
         let port = ports.into_iter().find(|(one, _)| *one == transport).map(|(_, port)| *port);
         let port = port.ok_or("its server does not listen there")?;
-        let address = &self.plan.hosts[job.pair.far].address;
-        Ok(match address.parse::<IpAddr>() {
-            Ok(address) => format!("{}://{}", transport.name(), SocketAddr::new(address, port)),
-            Err(_) => format!("{}://{address}:{port}", transport.name()),
-        })
+        Ok(task::endpoint(transport, &self.plan.hosts[job.pair.far].address, port))
     }
 
     /// Why a measurement failed, with the end of the server if that is why.
@@ -477,13 +430,7 @@ impl Mesh<'_> {
     }
 
     fn explain_one(&self, job: &Job, period: Duration, there: &[Option<There>]) -> Result<Explained, String> {
-        let arguments = ["pace".to_owned(), self.endpoint(job, there)?].into_iter().chain([
-            format!("--time={}s", LOOK.as_secs()),
-            format!("--period={}us", period.as_micros()),
-            "--rounds=1".to_owned(),
-            "--place=free".to_owned(),
-            "--json".to_owned(),
-        ]);
+        let arguments = task::look(period, self.endpoint(job, there)?);
         let host = &self.plan.hosts[job.pair.near];
         let text = self.ask(host, arguments, LOOK + MARGIN + self.plan.patience)?;
         let document = document(&text).ok_or(NO_DOCUMENT)?;

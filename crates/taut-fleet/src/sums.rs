@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::pairs::Pair;
-use crate::plan::{Kind, Plan, Transport, Work};
+use crate::plan::Plan;
+use crate::work::{Kind, Transport, Work};
 
 /// What a plan comes to.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]

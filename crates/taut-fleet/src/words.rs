@@ -1,8 +1,9 @@
 //! What plans say in words: times and bit rates.
 
+use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer, Serializer, de};
 
 use crate::error::Error;
 
@@ -60,9 +61,26 @@ pub(crate) fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Dur
         .ok_or_else(|| de::Error::custom(format!("`{text}` must be more than zero")))
 }
 
-/// The same where it may be left out.
-pub(crate) fn maybe_positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    positive(deserializer).map(Some)
+/// A time of a plan that may be left out.
+pub(crate) mod maybe {
+    use super::{Deserializer, Duration, Serializer, positive};
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        positive(deserializer).map(Some)
+    }
+
+    pub(crate) fn serialize<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        // It is left out where there is none.
+        serializer.collect_str(&format_args!("{}ns", time.unwrap_or_default().as_nanos()))
+    }
+}
+
+pub(crate) fn within<T: PartialOrd + fmt::Display>(key: &str, value: T, least: T, most: T) -> Result<T, Error> {
+    if value >= least && value <= most {
+        Ok(value)
+    } else {
+        Err(Error::new(format!("{key} = {value}: from {least} to {most}")))
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taut_fleet::{MeshOutcome, Reached, Sums};
+use taut_fleet::{MeshOutcome, Reached, Results, Sums};
 use taut_record::{Ended, FORMAT_VERSION};
 
 use crate::document::Error;
@@ -63,8 +63,12 @@ impl MeshDocument {
         let pairs = || self.outcome.works.iter().flat_map(|work| &work.pairs);
         let measured = pairs().filter(|pair| pair.reached == Reached::Measured).count();
         let beyond = pairs().filter(|pair| !pair.misses.is_empty()).count();
+        let of_agents = self.outcome.results.as_ref().map_or_else(String::new, |results| {
+            let (taken, lost) = (units::count(results.taken), units::count(results.dropped + results.missing));
+            format!("; {taken} results taken, {lost} lost")
+        });
         format!(
-            "{} of {} measurements between {} hosts in {}; {} beyond a threshold",
+            "{} of {} measurements between {} hosts in {}; {} beyond a threshold{of_agents}",
             units::count(measured as u64),
             units::count(pairs().count() as u64),
             units::count(self.outcome.hosts.len() as u64),
@@ -97,11 +101,38 @@ impl MeshDocument {
         for (host, version) in other.filter(|(_, version)| **version != self.tautline) {
             told.push(format!("{} has taut {version}, and here is {}.", host.name, self.tautline));
         }
+        if let Some(results) = &outcome.results {
+            told.extend(losses(results));
+        }
         if self.ended == Ended::Interrupted {
             told.push("PARTIAL: interrupted. What was measured until then is here.".to_owned());
         }
         told
     }
+}
+
+/// What became of the results of agents, where it is not all well.
+fn losses(results: &Results) -> Vec<String> {
+    let count = |number: u64, what: &str| match number {
+        1 => format!("1 {what}"),
+        more => format!("{} {what}s", units::count(more)),
+    };
+    let mut told = Vec::new();
+    if results.missing > 0 {
+        told.push(format!("MISSING {}, and nobody said why.", count(results.missing, "result")));
+    }
+    if results.dropped > 0 {
+        let dropped = count(results.dropped, "result");
+        told.push(format!("{dropped} dropped by agents that could not send them for too long."));
+    }
+    if !results.unclosed.is_empty() {
+        let agents = results.unclosed.join(", ");
+        told.push(format!("Not known what these had not sent when they ended: {agents}."));
+    }
+    if results.strange > 0 {
+        told.push(format!("{} that no agent of this run can have sent.", count(results.strange, "message")));
+    }
+    told
 }
 
 /// What a plan comes to: the one JSON object of `taut mesh check`.

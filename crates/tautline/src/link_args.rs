@@ -1,6 +1,9 @@
 use taut_link::SocketOption;
 use taut_link::wire::AckPolicy;
+use taut_measure::Interrupt;
 use taut_measure::placement::Wish;
+
+use crate::run;
 
 /// How links are opened: the same for every command that opens some.
 #[derive(Clone, Debug, clap::Args)]
@@ -24,4 +27,16 @@ pub(crate) struct LinkArgs {
     /// free of a peer elsewhere, or with --plain]
     #[arg(long, value_name = "WHERE")]
     pub(crate) place: Option<Wish>,
+    /// End at the end of stdin (set by `taut agent`, so that what it measures ends with it)
+    #[arg(long, hide = true)]
+    while_stdin_open: bool,
+}
+
+impl LinkArgs {
+    /// Where that is wanted, the end of stdin is an interrupt.
+    pub(crate) fn heed_stdin(&self, interrupt: &Interrupt) {
+        if self.while_stdin_open {
+            run::end_with_stdin(interrupt);
+        }
+    }
 }

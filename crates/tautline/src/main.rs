@@ -59,6 +59,8 @@ enum Command {
     Air(commands::air::Args),
     Check(commands::check::Args),
     Mesh(commands::mesh::Args),
+    #[cfg(feature = "fleet")]
+    Agent(commands::agent::Args),
     Doctor(commands::doctor::Args),
     Explain(commands::explain::Args),
     Sockets(commands::sockets::Args),
@@ -100,6 +102,8 @@ fn execute(cli: Cli) -> ExitCode {
         Command::Air(args) => commands::air::run(args),
         Command::Check(args) => commands::check::run(args, Cli::command()),
         Command::Mesh(args) => commands::mesh::run(args),
+        #[cfg(feature = "fleet")]
+        Command::Agent(args) => commands::agent::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
         Command::Explain(args) => commands::explain::run(args),
         Command::Sockets(args) => commands::sockets::run(args),

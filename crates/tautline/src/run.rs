@@ -1,6 +1,8 @@
 //! What surrounds every measurement: the user's Ctrl-C, the progress bar, the recording's head.
 
 use std::io::IsTerminal;
+use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -94,6 +96,17 @@ pub(crate) fn interrupt_on_signals() -> anyhow::Result<Interrupt> {
         signal_hook::flag::register(signal, interrupt.flag())?;
     }
     Ok(interrupt)
+}
+
+/// From now on the end of stdin is an interrupt.
+pub(crate) fn end_with_stdin(interrupt: &Interrupt) {
+    let flag = interrupt.flag();
+    thread::spawn(move || {
+        let mut stdin = std::io::stdin().lock();
+        // What comes there means nothing, and is not kept.
+        let _ = std::io::copy(&mut stdin, &mut std::io::sink());
+        flag.store(true, Ordering::Relaxed);
+    });
 }
 
 /// The command line as it was given, ready to be pasted.

@@ -109,6 +109,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         return run_intervals(&args, plan, every);
     }
     let mut run = Run::start("echo")?;
+    args.link.heed_stdin(&run.interrupt);
     let spots = args.spots(&run.interrupt)?;
     let subjects = args.subjects(&spots)?;
     plan.rounds = args.rounds.unwrap_or_else(|| usual_rounds(echo::comparisons(&subjects)));

@@ -1,16 +1,23 @@
 use std::fs;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use indicatif::ProgressBar;
-use taut_fleet::{Pair, Plan, Progress, Settings, Sums, Via, choose};
+#[cfg(feature = "fleet")]
+use taut_fleet::Servers;
+use taut_fleet::{MeshOutcome, Pair, Plan, Progress, Settings, Sums, Via, choose};
 use taut_link::{Error, clock};
 use taut_record::{Ended, FORMAT_VERSION};
 use taut_report::{MeshCheckDocument, MeshDocument, html, table};
+#[cfg(feature = "fleet")]
+use taut_time::Duration;
 
 use crate::exit::Code;
+#[cfg(feature = "fleet")]
+use crate::input;
 use crate::{output, run};
 
 /// Measure between many hosts: who is slow or loses, beside all others
@@ -23,6 +30,7 @@ use crate::{output, run};
   taut mesh check mesh.toml                      pairs, packets, series and bytes, before anything is sent
   taut mesh run mesh.toml --via 'ssh {host}'     measure all pairs once; code 3 when one is beyond a threshold
   taut mesh run mesh.toml --via 'kubectl exec -i {host} --' --out measured
+  taut mesh run mesh.toml --on nats://n1,n2,n3   by agents that are there (taut agent)
   taut mesh report measured --html mesh.html     draw it again")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -51,29 +59,45 @@ struct CheckArgs {
     json: bool,
 }
 
-/// Measure all pairs of a plan once, by a command that gets to each host
+/// Measure all pairs of a plan once, by a command that gets to each host, or by agents that are there
 ///
 /// Starts `taut serve` on each host that is asked and `taut echo` or `taut stream` on each that asks, gathers what they
 /// print, and ends them, also at Ctrl-C. A host that can't be reached is named and stops nothing else. Pairs beyond a
 /// threshold of the plan come first; with `explain = true` in the plan, one `taut pace` says who holds their messages.
 ///
 /// --via is split into words as a shell does it, and {host} is replaced in each; no shell sees a host's name. It has to
-/// pass stdin on, at whose end a server ends. Exit code 1 when a host or pair failed, 3 when a pair is beyond a
+/// pass stdin on, at whose end a server ends.
+///
+/// With --on, agents on NATS servers (taut agent) get the plan and measure, and their results are gathered there.
+/// Nothing is started then, and a label in the plan (hosts = ["label:site=x"]) stands for all that have it. Exit code 1 when a host or pair failed, 3 when a pair is beyond a
 /// threshold.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut mesh run mesh.toml --via 'ssh {host}'
   taut mesh run mesh.toml --via 'ssh -o BatchMode=yes ops@{host}' --taut /opt/taut --html mesh.html
   taut mesh run mesh.toml --via 'kubectl exec -i {host} --' --out measured
-  taut mesh run mesh.toml --via 'ip netns exec {host}' --json")]
+  taut mesh run mesh.toml --via 'ip netns exec {host}' --json
+  taut mesh run mesh.toml --on nats://n1,n2,n3 --out measured
+  taut mesh run mesh.toml --on nats://n1 --for 10min      each work as often as it says; the last results count")]
 struct RunArgs {
     #[command(flatten)]
     plan: PlanArgs,
     /// The command that gets to a host, with {host} where its name belongs
     #[arg(long, value_name = "COMMAND")]
-    via: Via,
+    #[cfg_attr(feature = "fleet", arg(required_unless_present = "on", conflicts_with = "on"))]
+    #[cfg_attr(not(feature = "fleet"), arg(required = true))]
+    via: Option<Via>,
+    /// The NATS servers that agents are on: nats://HOST:PORT,HOST…?user=NAME&password-file=PATH&tls=on&ca=PATH
+    #[cfg(feature = "fleet")]
+    #[arg(long, value_name = "SERVERS")]
+    on: Option<Servers>,
+    /// Let agents measure for so long, each work as often as it says, instead of once
+    #[cfg(feature = "fleet")]
+    #[arg(long = "for", value_name = "TIME", requires = "on", value_parser = input::positive_duration)]
+    time: Option<Duration>,
     /// The program over there
     #[arg(long, value_name = "PATH", default_value = "taut")]
+    #[cfg_attr(feature = "fleet", arg(conflicts_with = "on"))]
     taut: String,
     /// Keep what was measured in this directory, for taut mesh report; it is made if it is not there
     #[arg(long, value_name = "DIR")]
@@ -143,7 +167,7 @@ fn check(args: &CheckArgs) -> anyhow::Result<Code> {
 }
 
 fn measure(args: &RunArgs) -> anyhow::Result<Code> {
-    let (plan, pairs) = args.plan.read()?;
+    let measure = args.measured_by()?;
     if let Some(out) = &args.out {
         make_room(out)?;
     }
@@ -156,10 +180,10 @@ fn measure(args: &RunArgs) -> anyhow::Result<Code> {
     let stop = interrupt.flag();
     let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let began = clock::now();
-    let settings = Settings { via: &args.via, taut: &args.taut, out: args.out.as_deref(), stop: &stop };
     let teller = Teller { bar: run::progress_bar(), is_seen: std::io::stderr().is_terminal() };
-    let outcome = taut_fleet::run(&plan, &pairs, settings, &|progress| teller.tell(progress));
+    let outcome = measure(&stop, &teller);
     teller.bar.finish_and_clear();
+    let outcome = outcome?;
     let document = MeshDocument {
         format_version: FORMAT_VERSION,
         command: "mesh".to_owned(),
@@ -184,15 +208,48 @@ fn measure(args: &RunArgs) -> anyhow::Result<Code> {
     })
 }
 
+/// What measures a plan that has been read.
+type Measure<'a> = Box<dyn FnOnce(&AtomicBool, &Teller) -> anyhow::Result<MeshOutcome> + 'a>;
+
+impl RunArgs {
+    fn measured_by(&self) -> anyhow::Result<Measure<'_>> {
+        let out = self.out.as_deref();
+        if let Some(via) = &self.via {
+            let (plan, pairs) = self.plan.read()?;
+            return Ok(Box::new(move |stop, teller| {
+                let settings = Settings { via, taut: &self.taut, out, stop };
+                Ok(taut_fleet::run(&plan, &pairs, settings, &|progress| teller.tell(progress)))
+            }));
+        }
+        #[cfg(feature = "fleet")]
+        if let Some(on) = &self.on {
+            let text = self.plan.text()?;
+            Plan::look_at(&text).map_err(|error| self.plan.wrong(&error.to_string()))?;
+            let (all, time) = (self.plan.all, self.time);
+            return Ok(Box::new(move |stop, teller| {
+                let settings = taut_fleet::GatherSettings { on, all, time, out, stop };
+                let gathered = taut_fleet::gather(&text, settings, &|progress| teller.tell(progress));
+                gathered.map_err(|error| anyhow::anyhow!("{error}"))
+            }));
+        }
+        Err(Error::Input("give --via or --on".to_owned()).into())
+    }
+}
+
 impl PlanArgs {
-    fn read(&self) -> anyhow::Result<(Plan, Vec<Pair>)> {
-        let file = self.file.display();
-        let wrong = |why: String| Error::Input(format!("{file}: {why}"));
+    fn wrong(&self, why: &str) -> Error {
+        Error::Input(format!("{}: {why}", self.file.display()))
+    }
+
+    fn text(&self) -> anyhow::Result<String> {
         let bytes = taut_link::read_short(&self.file, LONGEST_PLAN)
-            .map_err(|error| Error::Input(format!("cannot read {file}: {error}")))?;
-        let text = String::from_utf8(bytes).map_err(|_| wrong("it is no text (UTF-8)".to_owned()))?;
-        let plan = Plan::parse(&text).map_err(|error| wrong(error.to_string()))?;
-        let pairs = choose(&plan, self.all).map_err(|error| wrong(error.to_string()))?;
+            .map_err(|error| Error::Input(format!("cannot read {}: {error}", self.file.display())))?;
+        Ok(String::from_utf8(bytes).map_err(|_| self.wrong("it is no text (UTF-8)"))?)
+    }
+
+    fn read(&self) -> anyhow::Result<(Plan, Vec<Pair>)> {
+        let plan = Plan::parse(&self.text()?).map_err(|error| self.wrong(&error.to_string()))?;
+        let pairs = choose(&plan, self.all).map_err(|error| self.wrong(&error.to_string()))?;
         Ok((plan, pairs))
     }
 }
@@ -240,6 +297,11 @@ impl Teller {
             Progress::Left(host, group) => {
                 let host = output::printable_lines(host);
                 let text = format!("what was started for {host} could not be ended: process group {group} here");
+                self.bar.suspend(|| say(&text));
+                return;
+            }
+            Progress::Said(text) => {
+                let text = output::printable_lines(text);
                 self.bar.suspend(|| say(&text));
                 return;
             }

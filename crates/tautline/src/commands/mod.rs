@@ -1,5 +1,7 @@
 //! The commands, one file each.
 
+#[cfg(feature = "fleet")]
+pub(crate) mod agent;
 pub(crate) mod air;
 pub(crate) mod check;
 pub(crate) mod check_server;

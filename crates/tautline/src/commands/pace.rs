@@ -93,6 +93,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     }
     // Leaves no thread behind: without root the foreign peer's namespace can only be made by a process with one.
     let mut run = Run::start("pace")?;
+    args.link.heed_stdin(&run.interrupt);
     let spots = args.spots(&plan, &run.interrupt)?;
     let of = spots.len();
     plan.time /= of as u32;

@@ -1,6 +1,3 @@
-use std::io::Read;
-use std::thread;
-
 use serde_json::json;
 use taut_link::{Endpoint, affinity, clock};
 use taut_serve::{Faults, Limits, Server, ServerConfig, Stall};
@@ -91,12 +88,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         output::print(&format!("listening on {}\n", listening.join(" ")))?;
     }
     if args.while_stdin_open {
-        let flag = interrupt.flag();
-        thread::spawn(move || {
-            let mut rest = Vec::new();
-            let _ = std::io::stdin().read_to_end(&mut rest);
-            flag.store(true, std::sync::atomic::Ordering::Relaxed);
-        });
+        run::end_with_stdin(&interrupt);
     }
     while !interrupt.is_set() {
         server.notices().iter().for_each(|notice| anstream::eprintln!("taut: {notice}"));

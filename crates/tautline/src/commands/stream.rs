@@ -75,7 +75,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         connections: args.connections,
         time: args.time,
         rounds: args.rounds,
-        options: args.link.opt,
+        options: args.link.opt.clone(),
         acks: args.link.peer_ack,
         plain: args.link.plain,
         spot: Spot::default(),
@@ -85,6 +85,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         return run_intervals(&args.intervals, &plan, (wish, args.link.cpu), every);
     }
     let run = Run::start("stream")?;
+    args.link.heed_stdin(&run.interrupt);
     let spots =
         placement::of_peers(wish, args.link.cpu, &[&plan.endpoint], work(plan.direction), plan.plain, &run.interrupt)?;
     let spots = spots.into_iter().next().unwrap_or_default();

@@ -1,0 +1,392 @@
+//! An agent: says that it is there, does what its orders say within its own limits, and hands over what it finds.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_nats::{Client, Event, Subscriber};
+use futures_util::StreamExt;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::{LocalSet, spawn_blocking, spawn_local};
+use tokio::time::{Instant, interval, sleep, sleep_until, timeout};
+
+use super::message::{Member, Orders, check_labels, unix_ns, written};
+use super::orders::{InForce, Shared};
+use super::own::Own;
+use super::servers::Servers;
+use super::store::{Changed, Store};
+use super::unsent::{MOST_UNSENT, Unsent};
+use crate::error::Error;
+use crate::host::Host;
+use crate::process::{Running, Waited};
+use crate::reply::listening;
+use crate::work::Transport;
+use crate::{spread, task};
+
+/// What an agent is.
+#[derive(Debug)]
+pub struct AgentSettings<'a> {
+    /// Where it gets its orders.
+    pub on: &'a Servers,
+    /// Its name, its address for the others, and its labels.
+    pub host: Host,
+    /// Where its server listens; 0 for ports that are free.
+    pub port: u16,
+    /// What it does not do, whatever its orders say.
+    pub own: Own,
+    /// The program that measures and answers.
+    pub taut: &'a str,
+    /// Its version.
+    pub version: &'a str,
+    /// Where results are kept until they are sent, for the next start.
+    pub state: Option<&'a Path>,
+    /// Set when it is to end.
+    pub stop: &'a AtomicBool,
+}
+
+/// How often it says that it is there.
+const BEAT: Duration = Duration::from_secs(30);
+/// From one attempt to reach a server or to start its own to the next.
+const AGAIN: Duration = Duration::from_secs(2);
+/// How often it looks whether it is to end, and whether its server has.
+const LOOK: Duration = Duration::from_millis(200);
+/// Between two looks at its orders, however many hints come.
+const LEAST_BETWEEN: Duration = Duration::from_millis(200);
+/// For its server to listen.
+const START: Duration = Duration::from_secs(20);
+/// At its end, to send what it has.
+const LAST: Duration = Duration::from_secs(3);
+/// Events that wait to be told.
+const MOST_EVENTS: usize = 16;
+
+type Tell<'a> = dyn Fn(&str) + 'a;
+
+/// Runs an agent until it is stopped. What it has to say comes in sentences.
+///
+/// # Errors
+/// Where its server can't listen, its state can't be read, or another agent has its name. A NATS server that is not
+/// there is waited for.
+pub fn agent(settings: AgentSettings<'_>, tell: &Tell<'_>) -> Result<(), Error> {
+    check_labels(&settings.host.labels)?;
+    let unsent = Unsent::open(settings.state)?;
+    let server = serve(&settings, settings.stop)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::new(format!("no runtime: {error}")))?;
+    let done = LocalSet::new().block_on(&runtime, live(&settings, tell, unsent, server));
+    // What waits in a thread has been told to end.
+    runtime.shutdown_timeout(LAST);
+    done
+}
+
+/// Its server, and where that listens.
+struct Serving {
+    running: Running,
+    ports: Vec<(Transport, u16)>,
+}
+
+fn serve(settings: &AgentSettings<'_>, stop: &AtomicBool) -> Result<Serving, Error> {
+    start(settings.taut, SocketAddr::new(settings.host.listen, settings.port), stop)
+}
+
+fn start(taut: &str, at: SocketAddr, stop: &AtomicBool) -> Result<Serving, Error> {
+    let words = task::server(&[Transport::Udp, Transport::Tcp], at);
+    let words: Vec<String> = [taut.to_owned()].into_iter().chain(words).collect();
+    let wrong = |why: &dyn std::fmt::Display| Error::new(format!("no server at {at}: {why}"));
+    let mut running = Running::start(&words, Stdio::piped()).map_err(|error| wrong(&error))?;
+    match running.wait_for_line(START, stop, listening).map_err(|error| wrong(&error))? {
+        Waited::Done(Some(ports)) => Ok(Serving { running, ports }),
+        Waited::Done(None) => Err(wrong(&running.last_words())),
+        Waited::TooLong => Err(wrong(&format!("it does not listen within {START:?}"))),
+        Waited::Stopped => Err(wrong(&"interrupted")),
+    }
+}
+
+/// Waits so long, or until it is stopped.
+async fn pause(time: Duration, stop: &AtomicBool) {
+    let end = Instant::now() + time;
+    while Instant::now() < end && !stop.load(Ordering::Relaxed) {
+        sleep(LOOK.min(time)).await;
+    }
+}
+
+/// Connects, however long that takes; `None` where it is stopped before.
+pub(super) async fn connect(
+    on: &Servers,
+    name: &str,
+    events: &mpsc::Sender<Event>,
+    stop: &AtomicBool,
+    tell: &Tell<'_>,
+) -> Result<Option<(Client, Store)>, Error> {
+    let mut told = String::new();
+    while !stop.load(Ordering::Relaxed) {
+        let events = events.clone();
+        let options = on.options(name)?.event_callback(move |event| {
+            // Who is told nothing for so long need not know all.
+            let _ = events.try_send(event);
+            std::future::ready(())
+        });
+        let found = match options.connect(on.addresses()).await {
+            Ok(client) => Store::open(client.clone()).await.map(|store| (client, store)),
+            Err(error) => Err(Error::new(format!("no NATS server at {on}: {}", causes(&error)))),
+        };
+        let why = match found {
+            Ok(found) => return Ok(Some(found)),
+            Err(error) => error.to_string(),
+        };
+        if told != why {
+            tell(&format!("{why}; trying again every {AGAIN:?}"));
+            told = why;
+        }
+        pause(AGAIN, stop).await;
+    }
+    Ok(None)
+}
+
+/// An error with what caused it.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        next = cause.source();
+    }
+    text
+}
+
+async fn live(
+    settings: &AgentSettings<'_>,
+    tell: &Tell<'_>,
+    unsent: Unsent,
+    server: Serving,
+) -> Result<(), Error> {
+    let (sender, events) = mpsc::channel(MOST_EVENTS);
+    let name = settings.host.name.clone();
+    let connected = connect(settings.on, &name, &sender, settings.stop, tell).await?;
+    let Some((client, store)) = connected else { return Ok(()) };
+    // A clock that was set back does not make this the earlier life.
+    let other = store.member(&name).await.ok().flatten().map_or(0, |(member, _)| member.epoch);
+    let shared = Rc::new(Shared {
+        store,
+        name: name.clone(),
+        epoch: unix_ns().max(other.saturating_add(1)),
+        own: settings.own.clone(),
+        taut: settings.taut.to_owned(),
+        seq: Cell::new(0),
+        unsent: RefCell::new(unsent),
+        more: Notify::new(),
+    });
+    let hints = shared.store.hints(&name).await?;
+    let at = settings.host.address.as_str();
+    tell(&format!("agent {name} at {at} {} is on {}", ports(&server.ports), settings.on));
+    let sending = spawn_local(send(Rc::clone(&shared)));
+    let mut life = Life { settings, tell, shared, client, server, revision: None, orders_at: None, in_force: None };
+    let ended = life.run(hints, events).await;
+    life.end().await;
+    sending.abort();
+    ended
+}
+
+fn ports(ports: &[(Transport, u16)]) -> String {
+    ports.iter().map(|(transport, port)| format!("{} {port}", transport.name())).collect::<Vec<_>>().join(", ")
+}
+
+/// Sends what there is in its order, one after another.
+async fn send(shared: Rc<Shared>) {
+    loop {
+        let first = shared.unsent.borrow().first().map(|report| (report.agent.clone(), report.id(), written(report)));
+        let Some((agent, id, bytes)) = first else {
+            shared.more.notified().await;
+            continue;
+        };
+        match shared.store.report(&agent, &id, bytes).await {
+            Ok(()) => shared.unsent.borrow_mut().sent(&id),
+            Err(_) => sleep(AGAIN / 2).await,
+        }
+    }
+}
+
+struct Life<'a> {
+    settings: &'a AgentSettings<'a>,
+    tell: &'a Tell<'a>,
+    shared: Rc<Shared>,
+    client: Client,
+    server: Serving,
+    /// Of what it says of itself.
+    revision: Option<u64>,
+    /// Of its orders.
+    orders_at: Option<u64>,
+    in_force: Option<InForce>,
+}
+
+impl Life<'_> {
+    async fn run(&mut self, mut hints: Subscriber, mut events: mpsc::Receiver<Event>) -> Result<(), Error> {
+        let mut look = interval(LOOK);
+        // All agents that start at once say so at once, but not again.
+        let offset = BEAT.mul_f64(spread::hash(&self.shared.name) as f64 / u64::MAX as f64);
+        let mut next_beat = Instant::now() + offset;
+        let (mut read_at, mut is_new, mut is_away) = (Instant::now(), true, false);
+        self.beat().await?;
+        loop {
+            let over = self.in_force.as_ref().and_then(|in_force| in_force.until);
+            let over = async {
+                match over {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = look.tick() => {}
+                Some(_) = hints.next() => is_new = true,
+                () = over => {
+                    (self.tell)("the plan is over: its time is up");
+                    self.close().await;
+                }
+                Some(event) = events.recv() => match event {
+                    Event::Disconnected if !is_away => {
+                        is_away = true;
+                        let text = "measuring goes on, and the last results are kept";
+                        (self.tell)(&format!("the NATS server is away; {text}, up to {MOST_UNSENT}"));
+                    }
+                    Event::Connected if is_away => {
+                        (self.tell)(&format!("the NATS server is back; {} results to send", self.shared.unsent.borrow().len()));
+                        (is_away, is_new) = (false, true);
+                        self.reopen().await;
+                        self.beat().await?;
+                    }
+                    _ => {}
+                },
+            }
+            if self.settings.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            if Instant::now() >= next_beat {
+                next_beat = Instant::now() + BEAT;
+                self.beat().await?;
+                is_new = true;
+            }
+            if is_new && read_at <= Instant::now() {
+                is_new = false;
+                read_at = Instant::now() + LEAST_BETWEEN;
+                self.read_orders().await;
+            }
+            self.watch_server().await?;
+        }
+    }
+
+    /// What a server that lost its disk has to be told again.
+    async fn reopen(&self) {
+        if let Err(error) = Store::open(self.client.clone()).await {
+            (self.tell)(&error.to_string());
+        }
+    }
+
+    /// Says that it is there. That nobody hears it is no reason to end.
+    async fn beat(&mut self) -> Result<(), Error> {
+        let Shared { store, epoch, name, .. } = &*self.shared;
+        let member = Member::new(&self.settings.host, &self.server.ports, self.settings.version, *epoch);
+        let Ok(told) = store.tell_member(&member, self.revision).await else { return Ok(()) };
+        let told = match told {
+            Changed::Done(revision) => Ok(Changed::Done(revision)),
+            // Another life of this name, or what it said has aged out.
+            Changed::Taken => match store.member(name).await {
+                Ok(Some((other, _))) if other.epoch > *epoch => {
+                    let text = "each needs a name of its own (--name)";
+                    return Err(Error::new(format!("another agent called {name} has begun: {text}")));
+                }
+                Ok(Some((other, revision))) if other.epoch == *epoch => store.tell_member(&member, Some(revision)).await,
+                _ => store.tell_member(&member, None).await,
+            },
+        };
+        if let Ok(Changed::Done(revision)) = told {
+            self.revision = Some(revision);
+        }
+        Ok(())
+    }
+
+    async fn read_orders(&mut self) {
+        let Ok(found) = self.shared.store.orders(&self.shared.name).await else { return };
+        let revision = found.as_ref().map(|value| value.revision);
+        if revision == self.orders_at {
+            return;
+        }
+        self.orders_at = revision;
+        self.close().await;
+        let Some(value) = found else {
+            (self.tell)("there is nothing to do");
+            return;
+        };
+        match Orders::parse(&value.bytes) {
+            Ok(orders) => {
+                let (plan, tasks) = (&orders.plan, orders.tasks.len());
+                (self.tell)(&format!("plan {plan}: {tasks} measurements{}", if orders.once { "" } else { " again and again" }));
+                self.in_force = Some(InForce::begin(&self.shared, orders));
+            }
+            Err(error) => (self.tell)(&format!("what stands in taut_plan is refused: {error}")),
+        }
+    }
+
+    async fn close(&mut self) {
+        if let Some(in_force) = self.in_force.take() {
+            in_force.close().await;
+        }
+    }
+
+    async fn watch_server(&mut self) -> Result<(), Error> {
+        self.server.running.end_if_too_loud();
+        let Some(end) = self.server.running.end() else { return Ok(()) };
+        let why = end.err().unwrap_or_else(|| "with code 0".to_owned());
+        (self.tell)(&format!("its server has ended ({why}), and is started again"));
+        loop {
+            pause(AGAIN, self.settings.stop).await;
+            if self.settings.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let (taut, at) = (self.settings.taut.to_owned(), SocketAddr::new(self.settings.host.listen, self.settings.port));
+            // It is stopped by its limit of time at the latest.
+            let started = spawn_blocking(move || start(&taut, at, &AtomicBool::new(false))).await;
+            match started {
+                Ok(Ok(serving)) => {
+                    self.server = serving;
+                    return self.beat().await;
+                }
+                Ok(Err(error)) => (self.tell)(&error.to_string()),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Ends what it does, sends what it has, and says that it is gone.
+    async fn end(&mut self) {
+        self.close().await;
+        let all = async {
+            while self.shared.unsent.borrow().first().is_some() {
+                sleep(LOOK / 10).await;
+            }
+            // Not that of another life.
+            if self.revision.is_some() && self.is_last().await {
+                let _ = self.shared.store.remove_member(&self.shared.name).await;
+            }
+            let _ = self.client.flush().await;
+        };
+        let _ = timeout(LAST, all).await;
+        let left = self.shared.unsent.borrow().len();
+        if left > 0 {
+            let kept = if self.settings.state.is_some() { "are kept for the next start" } else { "are lost" };
+            (self.tell)(&format!("{left} results could not be sent and {kept}"));
+        }
+    }
+
+    async fn is_last(&self) -> bool {
+        matches!(self.shared.store.member(&self.shared.name).await, Ok(Some((member, _))) if member.epoch == self.shared.epoch)
+    }
+}

@@ -1,0 +1,167 @@
+//! `--on`: which NATS servers, and how to get in.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::net::{ToSocketAddrs, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use async_nats::{ConnectOptions, ServerAddr};
+
+use crate::error::Error;
+
+/// `nats://HOST[:PORT],HOST…?user=NAME&password-file=PATH&tls=on&ca=PATH&cert=PATH&key=PATH`: servers of one cluster.
+#[derive(Clone, Debug)]
+pub struct Servers {
+    text: String,
+    addresses: Vec<ServerAddr>,
+    user: Option<String>,
+    /// A file, since a password in an address would be in every recording. Without a user, what is in it is a token.
+    password_file: Option<PathBuf>,
+    tls: bool,
+    ca: Option<PathBuf>,
+    cert: Option<(PathBuf, PathBuf)>,
+}
+
+const MOST_SERVERS: usize = 64;
+/// A password or token, in bytes.
+const LONGEST_SECRET: u64 = 64 << 10;
+/// Hints that wait to be read: they all say the same.
+const MOST_HINTS: usize = 4;
+
+impl Servers {
+    /// How to connect; the password file is read anew.
+    pub(super) fn options(&self, name: &str) -> Result<ConnectOptions, Error> {
+        let mut options = ConnectOptions::new().name(name).subscription_capacity(MOST_HINTS).require_tls(self.tls);
+        let secret = self.password_file.as_deref().map(secret).transpose()?;
+        options = match (&self.user, secret) {
+            (Some(user), secret) => options.user_and_password(user.clone(), secret.unwrap_or_default()),
+            (None, Some(token)) => options.token(token),
+            (None, None) => options,
+        };
+        if let Some(ca) = &self.ca {
+            options = options.add_root_certificates(ca.clone());
+        }
+        if let Some((cert, key)) = &self.cert {
+            options = options.add_client_certificate(cert.clone(), key.clone());
+        }
+        Ok(options)
+    }
+
+    pub(super) fn addresses(&self) -> &[ServerAddr] {
+        &self.addresses
+    }
+
+    /// The address of this host from which it reaches a server, which others of the mesh most likely reach.
+    ///
+    /// # Errors
+    /// Where no server's name can be resolved, or there is no route to it.
+    pub fn seen_from_here(&self) -> Result<String, Error> {
+        let from = |server: &ServerAddr| {
+            let there = (server.host(), server.port()).to_socket_addrs().ok()?.next()?;
+            let any = if there.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+            let socket = UdpSocket::bind(any).ok()?;
+            // Of UDP that sends nothing.
+            socket.connect(there).ok()?;
+            Some(socket.local_addr().ok()?.ip().to_canonical().to_string())
+        };
+        self.addresses.iter().find_map(from).ok_or_else(|| {
+            Error::new(format!("no way to {self} from here that would tell this host's address: say --address"))
+        })
+    }
+}
+
+impl FromStr for Servers {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let wrong = |why: &str| {
+            let form = "write nats://HOST:PORT,HOST…?user=NAME&password-file=PATH&tls=on&ca=PATH&cert=PATH&key=PATH";
+            Error::new(format!("`{}`: {why}; {form}", taut_event::printable(text)))
+        };
+        if text.chars().any(|c| c.is_whitespace() || taut_event::steers(c)) {
+            return Err(wrong("an address has no spaces and control characters"));
+        }
+        let (places, query) = text.split_once('?').unwrap_or((text, ""));
+        let mut addresses = Vec::new();
+        for place in places.split(',') {
+            let host = place.strip_prefix("nats://").unwrap_or(place);
+            if host.contains("://") || host.is_empty() {
+                return Err(wrong("a server is nats://HOST:PORT"));
+            }
+            if host.contains('@') {
+                return Err(wrong("a password in an address would be in every recording"));
+            }
+            if host.contains('/') {
+                return Err(wrong("agents have subjects of their own, so none is written"));
+            }
+            addresses.push(format!("nats://{host}").parse().map_err(|_| wrong("a server is nats://HOST:PORT"))?);
+        }
+        if addresses.len() > MOST_SERVERS {
+            return Err(wrong("so many servers"));
+        }
+        let text = text.to_owned();
+        let mut servers =
+            Self { text, addresses, user: None, password_file: None, tls: false, ca: None, cert: None };
+        let (mut cert, mut key) = (None, None);
+        for part in query.split('&').filter(|part| !part.is_empty()) {
+            match part.split_once('=').ok_or_else(|| wrong("a setting is NAME=VALUE"))? {
+                ("user", name) if !name.is_empty() => servers.user = Some(name.to_owned()),
+                ("password-file", path) if !path.is_empty() => servers.password_file = Some(path.into()),
+                ("tls", "on") => servers.tls = true,
+                ("ca", path) if !path.is_empty() => servers.ca = Some(path.into()),
+                ("cert", path) if !path.is_empty() => cert = Some(PathBuf::from(path)),
+                ("key", path) if !path.is_empty() => key = Some(PathBuf::from(path)),
+                (name, value) => return Err(wrong(&format!("there is no setting {name}={value}"))),
+            }
+        }
+        servers.cert = match (cert, key) {
+            (None, None) => None,
+            (Some(cert), Some(key)) => Some((cert, key)),
+            _ => return Err(wrong("a certificate and its key go together")),
+        };
+        // Certificates that are given are meant to be used.
+        servers.tls |= servers.ca.is_some() || servers.cert.is_some();
+        Ok(servers)
+    }
+}
+
+impl fmt::Display for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+fn secret(path: &Path) -> Result<String, Error> {
+    let wrong = |why: &dyn fmt::Display| Error::new(format!("the password file {}: {why}", path.display()));
+    let mut text = String::new();
+    let file = File::open(path).map_err(|error| wrong(&error))?;
+    file.take(LONGEST_SECRET + 1).read_to_string(&mut text).map_err(|error| wrong(&error))?;
+    if text.len() as u64 > LONGEST_SECRET {
+        return Err(wrong(&format!("it is longer than {} KiB", LONGEST_SECRET >> 10)));
+    }
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_read() {
+        let servers: Servers = "nats://a,b:4223,nats://[::1]:7?user=ann&password-file=/p&ca=/ca.pem".parse().unwrap();
+        let found: Vec<(String, u16)> =
+            servers.addresses().iter().map(|server| (server.host().to_owned(), server.port())).collect();
+        let of = |host: &str, port| (host.to_owned(), port);
+        assert_eq!(found, [of("a", 4222), of("b", 4223), of("::1", 7)]);
+        assert!(servers.tls && servers.user.as_deref() == Some("ann"));
+        for wrong in ["", "nats://", "http://a", "nats://a/b", "nats://u:p@a", "nats://a?cert=/c", "nats://a b", "a?x=1", "a,,b", "a:99999"] {
+            assert!(wrong.parse::<Servers>().is_err(), "{wrong}");
+        }
+        let here: Servers = "nats://127.0.0.1:1".parse().unwrap();
+        assert_eq!(here.seen_from_here().unwrap(), "127.0.0.1");
+        let error = here.options("x").map(|_| ()).and(secret(Path::new("/nowhere")).map(|_| ())).unwrap_err();
+        assert!(error.to_string().contains("/nowhere"), "{error}");
+    }
+}

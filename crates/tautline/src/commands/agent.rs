@@ -1,0 +1,92 @@
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::{Context, anyhow};
+use taut_fleet::{AgentSettings, Allowed, Host, Hours, Network, Own, Servers};
+use taut_link::Error;
+use taut_time::Duration;
+
+use crate::exit::Code;
+use crate::{input, output, run};
+
+/// Be one of a mesh: measure to other agents what `taut mesh run --on` asks for, within limits of one's own
+///
+/// Dials out to NATS servers, says there that it is one of the agents, and waits for a plan. Its peers reach its own
+/// `taut serve`; no message of a measurement passes the NATS servers, and it measures on while they are away. A plan
+/// can name kinds of work and other agents, and never commands; whatever is beyond the limits below is refused, and
+/// `taut mesh run` says so. Ends at Ctrl-C. docs/mesh.md has more.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  taut agent --on nats://n1,n2,n3 --label rack=r7        called as this host is, and allows echo and pace
+  taut agent --on nats://n1 --name db1 --address 10.0.0.7 --allow echo,pace,stream
+  taut agent --on 'nats://n1?user=taut&password-file=/etc/taut.pw&ca=/etc/ca.pem' --hours 22:00-06:00
+  taut agent --on nats://n1 --max-rate 100 --peers 10.0.0.0/8 --state /var/lib/taut-agent")]
+pub(crate) struct Args {
+    /// NATS servers of one cluster: nats://HOST:PORT,HOST…?user=NAME&password-file=PATH&tls=on&ca=PATH
+    #[arg(long, value_name = "SERVERS")]
+    on: Servers,
+    /// What it is called in plans [default: this host's name]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// What the others dial: an IP address or a name [default: the address that leads to the first server]
+    #[arg(long, value_name = "ADDR")]
+    address: Option<String>,
+    /// Where its server listens, TCP and UDP; 0 takes ports that are free
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    port: u16,
+    /// What else is known of it; `rack` is where it stands
+    #[arg(long, value_name = "NAME=VALUE", value_parser = input::setting)]
+    label: Vec<(String, String)>,
+    /// Keep results in this directory until they are sent, so that an agent that is killed sends them at its next start
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// Kinds of work that it does: echo, pace (looks into slow pairs), stream (as much as the link carries)
+    #[arg(long, value_name = "KIND,…", value_delimiter = ',', default_values = ["echo", "pace"], help_heading = "Limits")]
+    allow: Vec<Allowed>,
+    /// Messages a second that it sends to one peer; a work without a rate is refused then
+    #[arg(long, value_name = "HZ", value_parser = input::rate, help_heading = "Limits")]
+    max_rate: Option<f64>,
+    /// How long one measurement may be meant to take
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = input::positive_duration, help_heading = "Limits")]
+    max_time: Duration,
+    /// Measure at these hours of the day only, in UTC
+    #[arg(long, value_name = "HH:MM-HH:MM", help_heading = "Limits")]
+    hours: Option<Hours>,
+    /// Ask only peers whose addresses are in these networks
+    #[arg(long, value_name = "NET,…", value_delimiter = ',', help_heading = "Limits")]
+    peers: Vec<Network>,
+    /// Measurements at once
+    #[arg(long, value_name = "N", default_value = "4", value_parser = input::count, help_heading = "Limits")]
+    at_once: usize,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    let wrong = |error: taut_fleet::Error| Error::Input(error.to_string());
+    let address = args.address.map_or_else(|| args.on.seen_from_here(), Ok).map_err(wrong)?;
+    let name = args.name.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
+    let labels: BTreeMap<String, String> = args.label.into_iter().collect();
+    let host = Host::new(&name, Some(&address), labels).map_err(wrong)?;
+    let program = std::env::current_exe().context("find the program itself")?;
+    let interrupt = run::interrupt_on_signals()?;
+    let stop = interrupt.flag();
+    let settings = AgentSettings {
+        on: &args.on,
+        host,
+        port: args.port,
+        own: Own {
+            allow: args.allow,
+            max_rate: args.max_rate,
+            max_time: args.max_time,
+            hours: args.hours,
+            peers: args.peers,
+            at_once: args.at_once,
+        },
+        taut: program.to_str().context("the program's path is no text (UTF-8)")?,
+        version: env!("CARGO_PKG_VERSION"),
+        state: args.state.as_deref(),
+        stop: &stop,
+    };
+    let told = taut_fleet::agent(settings, &|text| anstream::eprintln!("taut: {}", output::printable_lines(text)));
+    told.map_err(|error| anyhow!("{error}"))?;
+    Ok(Code::Ok)
+}
