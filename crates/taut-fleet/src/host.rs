@@ -38,7 +38,8 @@ impl Host {
 
     /// What stands in a plan for all hosts with a label.
     fn choosing(name: String, has_more: bool) -> Result<Self, Error> {
-        let is_sound = name[LABEL.len()..].split_once('=').is_some_and(|(key, value)| !key.is_empty() && !value.is_empty());
+        let is_sound =
+            name[LABEL.len()..].split_once('=').is_some_and(|(key, value)| !key.is_empty() && !value.is_empty());
         if !is_sound || has_more || name.chars().any(taut_event::steers) {
             let name = taut_event::printable(&name);
             return Err(Error::new(format!("`{name}`: write \"label:site=x\" for all agents with that label")));

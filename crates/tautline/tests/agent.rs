@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use support::brokers::NatsServer;
-use support::{free_port, parse, taut, text};
+use support::brokers::{Certificates, NatsServer};
+use support::{free_port, has, parse, run, skip, taut, text};
 use tempfile::TempDir;
 
 /// A nats-server that keeps what it has, and agents on it.
@@ -23,6 +23,9 @@ struct Fleet {
     test: &'static str,
     server: Option<NatsServer>,
     port: u16,
+    /// Of the server, and how agents get in.
+    options: Vec<String>,
+    query: String,
     agents: BTreeMap<String, Agent>,
     directory: TempDir,
 }
@@ -49,7 +52,8 @@ impl Drop for Agent {
 impl Fleet {
     fn new(test: &'static str) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        Self { test, server: None, port: free_port(), agents: BTreeMap::new(), directory }
+        let (options, query) = (Vec::new(), String::new());
+        Self { test, server: None, port: free_port(), options, query, agents: BTreeMap::new(), directory }
     }
 
     /// `None`, and the test counted as skipped, where there is no nats-server.
@@ -60,7 +64,9 @@ impl Fleet {
 
     fn serve(&mut self) -> bool {
         let store = self.path("store");
-        self.server = NatsServer::start(self.test, self.port, &["-js", "-sd", store.to_str().unwrap()]);
+        let mut options = vec!["-js", "-sd", store.to_str().unwrap()];
+        options.extend(self.options.iter().map(String::as_str));
+        self.server = NatsServer::start(self.test, self.port, &options);
         self.server.is_some()
     }
 
@@ -69,7 +75,7 @@ impl Fleet {
     }
 
     fn on(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.port)
+        format!("nats://127.0.0.1:{}{}", self.port, self.query)
     }
 
     /// Starts an agent at an address of its own, and waits until it is there.
@@ -465,6 +471,58 @@ fn names_and_plans_are_data_whoever_writes_them() {
 fn toml_string(text: &str) -> String {
     // A JSON string is a TOML string.
     serde_json::to_string(text).unwrap()
+}
+
+#[test]
+fn over_tls_and_with_a_password() {
+    let mut fleet = Fleet::new("over_tls_and_with_a_password");
+    let certificates = Certificates::new();
+    fleet.options = certificates.options("server").to_vec();
+    fleet.options.extend(["--user", "ann", "--pass", "secret"].map(str::to_owned));
+    if !fleet.serve() {
+        return;
+    }
+    let password = |text: &str| {
+        let path = fleet.path(text);
+        fs::write(&path, format!("{text}\n")).unwrap();
+        format!("?user=ann&password-file={}&ca={}", path.display(), certificates.path("root.pem"))
+    };
+    let (right, wrong) = (password("secret"), password("guess"));
+    let stranger = right.replace("root.pem", "alone.pem");
+    fleet.plan("hosts = [\"h1\", \"h2\"]\n[[mesh.work]]\necho = \"udp\"\nmessages = 20\n");
+    for (name, query, why) in [("w1", wrong, "authorization violation"), ("w2", stranger, "certificate")] {
+        fleet.query = query;
+        let on = fleet.on();
+        fleet.start(name, ["agent", "--on", &on, "--name", name].map(str::to_owned).to_vec());
+        fleet.hear(name, why);
+    }
+    fleet.query = right;
+    fleet.agent("h1", 1, &[]);
+    fleet.agent("h2", 2, &[]);
+    let output = fleet.run(&[]);
+    assert_eq!(output.status.code(), Some(0), "{}\n{}", text(&output.stdout), text(&output.stderr));
+    assert!(!text(&output.stdout).contains("secret\n"));
+}
+
+#[test]
+fn the_unit_is_valid_and_starts_what_is_understood() {
+    if !has("systemd-analyze") {
+        return skip("the_unit_is_valid_and_starts_what_is_understood", "no systemd-analyze");
+    }
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd/taut-agent.service");
+    let unit = fs::read_to_string(file).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let service = directory.path().join("taut-agent.service");
+    // The man page is not installed here.
+    let here = unit.replace("/usr/bin/taut", env!("CARGO_BIN_EXE_taut")).replace("Documentation=", "#");
+    fs::write(&service, here).unwrap();
+    let verified = Command::new("systemd-analyze").arg("verify").arg(&service).output().unwrap();
+    assert!(verified.status.success() && verified.stderr.is_empty(), "{}", text(&verified.stderr));
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/taut ")).unwrap();
+    let line = start.replace("%S", directory.path().to_str().unwrap()).replace("$TAUT_AGENT", "--on nats://[::1]:0");
+    // It is understood up to the port that no server has.
+    let output = run(&format!("{line} --address $"));
+    assert!(text(&output.stderr).contains("an address is an IP address"), "{}", text(&output.stderr));
 }
 
 #[test]

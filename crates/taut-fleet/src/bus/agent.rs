@@ -163,12 +163,7 @@ fn causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-async fn live(
-    settings: &AgentSettings<'_>,
-    tell: &Tell<'_>,
-    unsent: Unsent,
-    server: Serving,
-) -> Result<(), Error> {
+async fn live(settings: &AgentSettings<'_>, tell: &Tell<'_>, unsent: Unsent, server: Serving) -> Result<(), Error> {
     let (sender, events) = mpsc::channel(MOST_EVENTS);
     let name = settings.host.name.clone();
     let connected = connect(settings.on, &name, &sender, settings.stop, tell).await?;
@@ -303,7 +298,9 @@ impl Life<'_> {
                     let text = "each needs a name of its own (--name)";
                     return Err(Error::new(format!("another agent called {name} has begun: {text}")));
                 }
-                Ok(Some((other, revision))) if other.epoch == *epoch => store.tell_member(&member, Some(revision)).await,
+                Ok(Some((other, revision))) if other.epoch == *epoch => {
+                    store.tell_member(&member, Some(revision)).await
+                }
                 _ => store.tell_member(&member, None).await,
             },
         };
@@ -328,7 +325,10 @@ impl Life<'_> {
         match Orders::parse(&value.bytes) {
             Ok(orders) => {
                 let (plan, tasks) = (&orders.plan, orders.tasks.len());
-                (self.tell)(&format!("plan {plan}: {tasks} measurements{}", if orders.once { "" } else { " again and again" }));
+                (self.tell)(&format!(
+                    "plan {plan}: {tasks} measurements{}",
+                    if orders.once { "" } else { " again and again" }
+                ));
                 self.in_force = Some(InForce::begin(&self.shared, orders));
             }
             Err(error) => (self.tell)(&format!("what stands in taut_plan is refused: {error}")),
@@ -351,7 +351,8 @@ impl Life<'_> {
             if self.settings.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            let (taut, at) = (self.settings.taut.to_owned(), SocketAddr::new(self.settings.host.listen, self.settings.port));
+            let (taut, at) =
+                (self.settings.taut.to_owned(), SocketAddr::new(self.settings.host.listen, self.settings.port));
             // It is stopped by its limit of time at the latest.
             let started = spawn_blocking(move || start(&taut, at, &AtomicBool::new(false))).await;
             match started {
@@ -387,6 +388,7 @@ impl Life<'_> {
     }
 
     async fn is_last(&self) -> bool {
-        matches!(self.shared.store.member(&self.shared.name).await, Ok(Some((member, _))) if member.epoch == self.shared.epoch)
+        let Shared { store, name, epoch, .. } = &*self.shared;
+        matches!(store.member(name).await, Ok(Some((member, _))) if member.epoch == *epoch)
     }
 }

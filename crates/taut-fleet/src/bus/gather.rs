@@ -84,10 +84,14 @@ async fn run(text: &str, settings: GatherSettings<'_>, tell: &Tell<'_>) -> Resul
     else {
         return Err(Error::new("interrupted"));
     };
-    let holder = written(&serde_json::json!({ "holder": "taut mesh run", "number": unix_ns(), "of": std::process::id() }));
+    let holder =
+        written(&serde_json::json!({ "holder": "taut mesh run", "number": unix_ns(), "of": std::process::id() }));
     let Some(lease) = Lease::take(&store, &[ORDERING.to_owned()], holder).await? else {
         let text = "one runs at a time; after one that was killed, wait for";
-        return Err(Error::new(format!("another `taut mesh run` is under way on {}: {text} {LEASE_AGE:?}", settings.on)));
+        return Err(Error::new(format!(
+            "another `taut mesh run` is under way on {}: {text} {LEASE_AGE:?}",
+            settings.on
+        )));
     };
     let mut gathering = match Gathering::new(text, settings, tell, store).await {
         Ok(gathering) => gathering,
@@ -204,7 +208,9 @@ impl<'a> Gathering<'a> {
         let mut looks = Vec::new();
         for (number, _) in self.plan.work.iter().enumerate().filter(|(_, work)| work.explain) {
             let work = &self.outcome.works[number];
-            looks.extend(work.worst().into_iter().take(MOST_EXPLAINED).map(|at| (number, at, Some(period(&work.pairs[at])))));
+            looks.extend(
+                work.worst().into_iter().take(MOST_EXPLAINED).map(|at| (number, at, Some(period(&work.pairs[at])))),
+            );
         }
         if looks.is_empty() {
             return Some(lease);
@@ -248,7 +254,9 @@ impl<'a> Gathering<'a> {
                 Ok(false) => sleep(AGAIN).await,
                 Err(error) => {
                     if !is_away {
-                        (self.tell)(&Progress::Said(format!("the NATS server is away ({error}); the agents measure on")));
+                        (self.tell)(&Progress::Said(format!(
+                            "the NATS server is away ({error}); the agents measure on"
+                        )));
                     }
                     is_away = true;
                     heard = Instant::now();

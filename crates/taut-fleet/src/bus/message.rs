@@ -110,11 +110,29 @@ pub(super) struct Report {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case", tag = "what")]
 pub(super) enum Found {
-    Measured { work: usize, peer: String, measured: Measured },
-    Explained { work: usize, peer: String, explained: Explained },
-    Failed { work: usize, peer: String, look: bool, why: String },
+    Measured {
+        work: usize,
+        peer: String,
+        measured: Measured,
+    },
+    Explained {
+        work: usize,
+        peer: String,
+        explained: Explained,
+    },
+    Failed {
+        work: usize,
+        peer: String,
+        look: bool,
+        why: String,
+    },
     /// The agent's own limits are against it.
-    Refused { work: usize, peer: String, look: bool, why: String },
+    Refused {
+        work: usize,
+        peer: String,
+        look: bool,
+        why: String,
+    },
     /// No more of this plan will come from this epoch.
     Closed,
 }
@@ -296,7 +314,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let read = Orders::parse(&written(&orders())).unwrap();
-        assert_eq!((read.tasks, read.patience()), (orders().tasks, Duration::from_secs(20)));
+        assert_eq!((read.patience(), read.tasks), (Duration::from_secs(20), orders().tasks));
         let host = Host::new("a b", Some("10.0.0.1"), BTreeMap::new()).unwrap();
         let member = Member::new(&host, &[(Transport::Udp, 7)], "0.1.0", 5);
         let read = Member::parse("a=20b", &written(&member)).unwrap();
@@ -326,7 +344,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_are_too_odd(bytes in prop::collection::vec(any::<u8>(), 0..300), at in 0_usize..200, cut in 0_usize..300) {
+        fn no_bytes_are_too_odd(
+            bytes in prop::collection::vec(any::<u8>(), 0..300),
+            at in 0_usize..200,
+            cut in 0_usize..300,
+        ) {
             let mut changed = written(&orders());
             let at = at % changed.len();
             changed[at] = bytes.first().copied().unwrap_or(0);

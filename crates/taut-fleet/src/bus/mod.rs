@@ -5,7 +5,7 @@
 //! | name | what | age |
 //! |---|---|---|
 //! | KV `taut_agents` | who is there ([`message::Member`]), told every 30 s | 90 s |
-//! | KV `taut_plan` | what each agent has to do ([`message::Orders`]); a hint on `taut.plan.AGENT` says that it is new | – |
+//! | KV `taut_plan` | what each agent has to do ([`message::Orders`]); it is told on `taut.plan.AGENT` | – |
 //! | KV `taut_lease` | who is alone on a host or in a rack | 30 s, prolonged by its holder |
 //! | stream `TAUT` | what was found ([`message::Report`]), on `taut.result.AGENT` | 7 days |
 //!

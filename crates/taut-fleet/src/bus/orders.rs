@@ -222,16 +222,13 @@ impl Doing {
         if let Some(lease) = lease {
             lease.give_back().await;
         }
-        match found {
-            Some((found, times)) => {
-                if matches!(found, Found::Failed { .. }) {
-                    // It may be elsewhere now.
-                    self.peers.borrow_mut().remove(&peer);
-                }
-                shared.report(self.before, &self.orders.plan, found, times);
+        // Without one the plan is over.
+        if let Some((found, times)) = found {
+            if matches!(found, Found::Failed { .. }) {
+                // It may be elsewhere now.
+                self.peers.borrow_mut().remove(&peer);
             }
-            // The plan is over.
-            None => {}
+            shared.report(self.before, &self.orders.plan, found, times);
         }
         Next::Done
     }
@@ -247,11 +244,8 @@ impl Doing {
         let stopped = stop.clone();
         let (work, peer, look) = (measurement.number, measurement.peer.clone(), measurement.period.is_some());
         let measured = async {
-            let (_alone, _beside) = if is_alone {
-                (Some(self.here.write().await), None)
-            } else {
-                (None, Some(self.here.read().await))
-            };
+            let (_alone, _beside) =
+                if is_alone { (Some(self.here.write().await), None) } else { (None, Some(self.here.read().await)) };
             if stopped.is_set() {
                 return None;
             }

@@ -57,10 +57,7 @@ pub(super) struct Value {
     pub(super) revision: u64,
 }
 
-async fn within<T, E: std::fmt::Display>(
-    what: &str,
-    future: impl Future<Output = Result<T, E>>,
-) -> Result<T, Error> {
+async fn within<T, E: std::fmt::Display>(what: &str, future: impl Future<Output = Result<T, E>>) -> Result<T, Error> {
     match tokio::time::timeout(PATIENCE, future).await {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(Error::new(format!("{what}: {error}"))),

@@ -48,7 +48,8 @@ impl Unsent {
         let waiting = left.into_iter().map(|(_, report)| report).collect();
         let mut unsent = Self { waiting, directory: directory.map(Path::to_owned), dropped: 0, of: (String::new(), 0) };
         let last = directory.and_then(|directory| read(&directory.join(LAST)));
-        let last = unsent.waiting.back().cloned().into_iter().chain(last).max_by_key(|report| (report.epoch, report.seq));
+        let last =
+            unsent.waiting.back().cloned().into_iter().chain(last).max_by_key(|report| (report.epoch, report.seq));
         if let Some(last) = last.filter(|last| !matches!(last.found, Found::Closed)) {
             unsent.dropped = last.dropped;
             unsent.of = (last.plan.clone(), last.epoch);

@@ -40,7 +40,7 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum MeshCommand {
     Check(CheckArgs),
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     Report(ReportArgs),
 }
 
@@ -69,8 +69,9 @@ struct CheckArgs {
 /// pass stdin on, at whose end a server ends.
 ///
 /// With --on, agents on NATS servers (taut agent) get the plan and measure, and their results are gathered there.
-/// Nothing is started then, and a label in the plan (hosts = ["label:site=x"]) stands for all that have it. Exit code 1 when a host or pair failed, 3 when a pair is beyond a
-/// threshold.
+/// Nothing is started then, and a label in the plan (hosts = ["label:site=x"]) stands for all that have it.
+///
+/// Exit code 1 when a host or pair failed or results are missing, 3 when a pair is beyond a threshold.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut mesh run mesh.toml --via 'ssh {host}'
