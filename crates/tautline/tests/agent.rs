@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use support::brokers::{Certificates, NatsServer};
-use support::{free_port, has, parse, run, skip, taut, text};
+use support::{free_port, has, long, parse, run, skip, taut, text};
 use tempfile::TempDir;
 
 /// A nats-server that keeps what it has, and agents on it.
@@ -79,11 +79,16 @@ impl Fleet {
     }
 
     /// Starts an agent at an address of its own, and waits until it is there.
-    fn agent(&mut self, name: &str, number: u8, more: &[&str]) {
-        let arguments = ["agent", "--on", &self.on(), "--name", name, "--address", &format!("127.0.0.{number}")];
+    fn agent(&mut self, name: &str, number: u16, more: &[&str]) {
+        self.begin(name, number, more);
+        self.hear(name, "is on nats://");
+    }
+
+    fn begin(&mut self, name: &str, number: u16, more: &[&str]) {
+        let address = format!("127.0.{}.{}", number / 200, number % 200 + 1);
+        let arguments = ["agent", "--on", &self.on(), "--name", name, "--address", &address];
         let arguments = arguments.iter().chain(more).map(|&word| word.to_owned()).collect();
         self.start(name, arguments);
-        self.hear(name, "is on nats://");
     }
 
     fn start(&mut self, name: &str, arguments: Vec<String>) {
@@ -249,62 +254,84 @@ fn each_pair_is_measured_and_what_is_alone_never_overlaps() {
     assert_eq!(reasons(&document, 0), BTreeSet::from(["h3 is not there".to_owned()]));
 }
 
-/// The server is killed in the middle and away for 5 s, and meanwhile an agent is killed that has results to send.
-#[test]
-fn nothing_is_lost_untold_or_counted_twice() {
-    let Some(mut fleet) = Fleet::served("nothing_is_lost_untold_or_counted_twice") else { return };
-    for number in 1..=3 {
-        let (name, state) = (format!("h{number}"), fleet.path(&format!("state{number}")));
-        fleet.agent(&name, number, &["--state", state.to_str().unwrap()]);
+/// A run in whose middle the server is killed and away for 5 s, while some of the agents are killed that have results
+/// to send. Checks that nothing is lost or counts twice, and returns when the server went and came, and the results.
+fn outage(fleet: &mut Fleet, agents: u16, killed: u16, run: &str) -> ([u64; 2], Vec<Value>) {
+    let name = |number: u16| format!("h{number}");
+    for number in 1..=agents {
+        let state = fleet.path(&format!("state{number}"));
+        fleet.begin(&name(number), number, &["--label", "site=x", "--state", state.to_str().unwrap()]);
     }
-    fleet.plan(
-        "hosts = [\"h1\", \"h2\", \"h3\"]\nboth_ways = true\n\
-         [[mesh.work]]\necho = \"udp\"\nevery = \"1s\"\nmessages = 20\n",
-    );
-    let gathering = fleet.command(&["--for", "22s", "--out", "measured"]).spawn().unwrap();
+    (1..=agents).for_each(|number| fleet.hear(&name(number), "is on nats://"));
+    let gathering = fleet.command(&["--for", run, "--out", "measured"]).spawn().unwrap();
+    fleet.hear("h1", " again and again");
     thread::sleep(Duration::from_secs(5));
     fleet.server = None;
     let unix_ns = || std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
     let away = unix_ns();
     thread::sleep(Duration::from_secs(3));
-    fleet.agents.get_mut("h2").unwrap().signal(Signal::KILL);
+    (1..=killed).for_each(|number| fleet.agents.get_mut(&name(number)).unwrap().signal(Signal::KILL));
     thread::sleep(Duration::from_secs(2));
     let back = unix_ns();
     assert!(fleet.serve());
-    let arguments = fleet.agents["h2"].arguments.clone();
-    fleet.start("h2", arguments);
-
+    for number in 1..=killed {
+        let arguments = fleet.agents[&name(number)].arguments.clone();
+        fleet.start(&name(number), arguments);
+    }
     let output = gathering.wait_with_output().unwrap();
     let document = parse(&output);
     assert_eq!(output.status.code(), Some(0), "{document:#}\n{}", text(&output.stderr));
     let account = &document["results"];
     let of = |key: &str| account[key].as_u64().unwrap();
     assert_eq!((of("dropped"), of("missing"), &account["unclosed"]), (0, 0, &serde_json::json!([])), "{account}");
+    println!("{agents} agents, {killed} killed: {account}");
     let results = fleet.results();
-    let measured: Vec<&Value> = results.iter().filter(|result| result["what"] != "closed").collect();
-    assert_eq!(measured.len() as u64, of("taken"));
-    let ids: BTreeSet<String> =
-        results.iter().map(|result| format!("{} {} {}", result["agent"], result["epoch"], result["seq"])).collect();
-    assert_eq!(ids.len(), results.len(), "a result counts twice");
-    // Each life of an agent is there from its first result to its last.
-    for agent in ["h1", "h2", "h3"] {
-        let of_agent = || results.iter().filter(|result| result["agent"] == agent);
-        let epochs: BTreeSet<u64> = of_agent().map(|result| result["epoch"].as_u64().unwrap()).collect();
-        assert_eq!(epochs.len(), if agent == "h2" { 2 } else { 1 });
-        for epoch in epochs {
-            let seqs: Vec<u64> =
-                of_agent().filter(|result| result["epoch"] == epoch).map(|r| r["seq"].as_u64().unwrap()).collect();
-            assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>(), "{agent} {epoch}");
-        }
+    assert_eq!(results.iter().filter(|result| result["what"] != "closed").count() as u64, of("taken"));
+    // Each life of an agent is there from its first result to its last, each once and in their order.
+    let mut lives: BTreeMap<(String, u64), Vec<u64>> = BTreeMap::new();
+    for result in &results {
+        let life = (result["agent"].as_str().unwrap().to_owned(), result["epoch"].as_u64().unwrap());
+        lives.entry(life).or_default().push(result["seq"].as_u64().unwrap());
     }
+    for (life, seqs) in &lives {
+        assert_eq!(*seqs, (1..=seqs.len() as u64).collect::<Vec<_>>(), "{life:?}");
+    }
+    // Who is killed before its first result has no earlier life.
+    let named: BTreeSet<&str> = lives.keys().map(|(agent, _)| agent.as_str()).collect();
+    assert_eq!(named.len(), usize::from(agents));
+    assert!((agents..=agents + killed).contains(&(lives.len() as u16)), "{} lives", lives.len());
+    ([away, back], results)
+}
+
+#[test]
+fn nothing_is_lost_untold_or_counted_twice() {
+    let Some(mut fleet) = Fleet::served("nothing_is_lost_untold_or_counted_twice") else { return };
+    let work = "[[mesh.work]]\necho = \"udp\"\nevery = \"1s\"\nmessages = 20\n";
+    fleet.plan(&format!("hosts = [\"label:site=x\"]\nboth_ways = true\n{work}"));
+    let ([away, back], results) = outage(&mut fleet, 3, 1, "22s");
     // Measuring went on without the server, also by the one who was killed.
     for agent in ["h1", "h2", "h3"] {
-        let begin = |result: &&&Value| (away..back).contains(&result["begin_unix_ns"].as_u64().unwrap());
-        let meanwhile = measured.iter().filter(|result| result["agent"] == agent).filter(begin).count();
+        let is_meanwhile = |result: &&Value| {
+            result["agent"] == agent && (away..back).contains(&result["begin_unix_ns"].as_u64().unwrap())
+        };
+        let meanwhile = results.iter().filter(is_meanwhile).count();
         assert!(meanwhile >= 3, "{agent}: {meanwhile}");
     }
-    println!("{account}; told: {}", text(&output.stderr));
-    assert!(fleet.told("h1").contains("the NATS server is back"), "{}", fleet.told("h1"));
+    let epochs: BTreeSet<u64> = results.iter().map(|result| result["epoch"].as_u64().unwrap()).collect();
+    assert_eq!(epochs.len(), 4, "three agents, one of them twice");
+    assert!(fleet.told("h2").contains("the NATS server is back"), "{}", fleet.told("h2"));
+}
+
+/// The same with 200 agents: some 400 processes.
+#[test]
+fn of_two_hundred_agents_nothing_is_lost_untold() {
+    if !long() {
+        return;
+    }
+    let Some(mut fleet) = Fleet::served("of_two_hundred_agents_nothing_is_lost_untold") else { return };
+    let work = "[[mesh.work]]\necho = \"udp\"\nevery = \"15s\"\nmessages = 20\n";
+    fleet.plan(&format!("hosts = [\"label:site=x\"]\npairs = \"k=4\"\n{work}"));
+    outage(&mut fleet, 200, 20, "45s");
 }
 
 /// Its measurement ends with it, and its leases 30 s after it prolonged them last.

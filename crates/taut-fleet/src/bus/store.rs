@@ -8,7 +8,7 @@ use async_nats::jetstream::kv::{self, CreateErrorKind, Operation, UpdateErrorKin
 use async_nats::jetstream::stream::{self, DirectGetErrorKind, DiscardPolicy, Stream};
 use async_nats::jetstream::{Context, message::StreamMessage};
 use async_nats::{Client, HeaderMap};
-use futures_util::StreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 
 use super::message::{LONGEST_MEMBER, LONGEST_REPORT, Member, Orders, RESULTS_BELOW, written};
 use super::name::token;
@@ -113,12 +113,11 @@ impl Store {
 
     /// All agents that are there, by name, and how many entries are none.
     pub(super) async fn members(&self) -> Result<(Vec<Member>, usize), Error> {
-        let keys = within("taut_agents", self.agents.keys()).await?;
-        let keys: Vec<String> = within("taut_agents", async {
-            let found: Vec<_> = keys.take(MOST_HOSTS).collect().await;
-            found.into_iter().collect::<Result<_, _>>()
-        })
-        .await?;
+        let below = format!("$KV.{AGENTS}.");
+        // Page by page: what a consumer sends could overtake us.
+        let subjects = within("taut_agents", self.agents.stream.info_with_subjects(">")).await?;
+        let subjects: Vec<(String, usize)> = within("taut_agents", subjects.take(MOST_HOSTS).try_collect()).await?;
+        let keys = subjects.into_iter().filter_map(|(subject, _)| Some(subject.strip_prefix(&below)?.to_owned()));
         let (mut members, mut strange) = (Vec::new(), 0);
         for key in keys {
             match value(&self.agents, &key).await?.map(|value| Member::parse(&key, &value.bytes)) {
