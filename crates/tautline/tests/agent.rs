@@ -365,6 +365,53 @@ fn the_lease_of_a_killed_agent_is_free_after_its_age() {
     assert!((20.0..36.0).contains(&free_after), "{free_after} s");
 }
 
+/// One runs at a time, and what it began ends with it. A server that died is there again meanwhile.
+#[test]
+fn an_interrupt_takes_the_plan_back() {
+    let Some(mut fleet) = Fleet::served("an_interrupt_takes_the_plan_back") else { return };
+    for number in 1..=2 {
+        let name = format!("h{number}");
+        fleet.agent(&name, number, ALL);
+        let serves = |fleet: &Fleet| {
+            let children = children(fleet.agents[&name].child.id());
+            children.into_iter().filter(|pid| command_of(*pid).contains("serve")).collect::<Vec<_>>()
+        };
+        let server = i32::try_from(serves(&fleet)[0]).unwrap();
+        kill_process(Pid::from_raw(server).unwrap(), Signal::KILL).unwrap();
+        fleet.hear(&name, "and is started again");
+        wait_for("served", || !serves(&fleet).is_empty(), || fleet.told(&name));
+    }
+    // It says where it listens now before anybody asks.
+    thread::sleep(Duration::from_secs(1));
+    fleet.plan(
+        "hosts = [\"h1\", \"h2\"]\n[[mesh.work]]\necho = \"tcp\"\nmessages = 20\n\
+         [[mesh.work]]\nstream = \"tcp\"\ntime = \"50s\"\n",
+    );
+    let gathering = fleet.command(&[]).spawn().unwrap();
+    let streams = |fleet: &Fleet| {
+        let children = fleet.agents.values().flat_map(|agent| children(agent.child.id()));
+        children.filter(|pid| command_of(*pid).contains("stream")).count()
+    };
+    wait_for("a stream", || streams(&fleet) == 1, || fleet.told("h1") + &fleet.told("h2"));
+    let second = fleet.run(&[]);
+    assert_eq!(second.status.code(), Some(1));
+    assert!(text(&second.stderr).contains("another `taut mesh run` is under way"), "{}", text(&second.stderr));
+    assert_eq!(streams(&fleet), 1);
+    kill_process(Pid::from_child(&gathering), Signal::INT).unwrap();
+    let output = gathering.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    let document = parse(&output);
+    assert_eq!((&document["ended"]["how"], reasons(&document, 0)), (&"interrupted".into(), BTreeSet::new()));
+    assert_eq!(reasons(&document, 1), BTreeSet::from(["interrupted".to_owned()]), "{document:#}");
+    wait_for("ended", || streams(&fleet) == 0, || fleet.told("h1") + &fleet.told("h2"));
+    // Both the plan's lease and those of the hosts are free at once.
+    fleet.plan("hosts = [\"h1\", \"h2\"]\n[[mesh.work]]\nstream = \"tcp\"\ntime = \"100ms\"\n");
+    let begin = Instant::now();
+    let output = fleet.run(&[]);
+    assert_eq!(output.status.code(), Some(0), "{}\n{}", text(&output.stdout), text(&output.stderr));
+    assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
+}
+
 fn children(parent: u32) -> Vec<u32> {
     let list = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
     let mut all: Vec<u32> = list.split_whitespace().map(|pid| pid.parse().unwrap()).collect();

@@ -310,7 +310,7 @@ impl<'a> Gathering<'a> {
             };
             let of_host = orders.entry(pair.near).or_insert_with(|| Orders {
                 once: time.is_none(),
-                seconds: time.map_or(u64::MAX, |time| (time + LEFT).as_secs()),
+                seconds: time.map_or(u64::MAX, |time| time.saturating_add(LEFT).as_secs()),
                 has_leases: is_look || self.plan.work.iter().any(|work| work.alone_on_host || work.alone_in_rack),
                 ..Orders::new(run.clone(), self.plan.patience, self.plan.per_host, self.plan.work.clone())
             });

@@ -29,6 +29,8 @@ const MOST_TASKS: usize = 200_000;
 const MOST_WORKS: usize = 16;
 /// Both ends have one.
 const MOST_RACKS: usize = 2;
+/// No agent has more patience, whatever a plan says.
+const LONGEST_PATIENCE: Duration = Duration::from_secs(600);
 /// Names of plans are ours, and part of the value of a lease.
 const LONGEST_ID: usize = 64;
 
@@ -243,8 +245,8 @@ impl Orders {
         Ok(orders)
     }
 
-    pub(super) const fn patience(&self) -> Duration {
-        Duration::from_millis(self.patience_ms)
+    pub(super) fn patience(&self) -> Duration {
+        Duration::from_millis(self.patience_ms).min(LONGEST_PATIENCE)
     }
 }
 
@@ -271,6 +273,18 @@ impl Report {
 }
 
 impl Found {
+    /// That it failed in the end.
+    pub(super) fn failed(self, why: String) -> Self {
+        match self {
+            Self::Measured { work, peer, .. } => Self::Failed { work, peer, look: false, why },
+            Self::Explained { work, peer, .. } => Self::Failed { work, peer, look: true, why },
+            Self::Failed { work, peer, look, .. } | Self::Refused { work, peer, look, .. } => {
+                Self::Failed { work, peer, look, why }
+            }
+            Self::Closed => Self::Closed,
+        }
+    }
+
     /// With texts as long as they are kept.
     fn cut(self) -> Self {
         match self {

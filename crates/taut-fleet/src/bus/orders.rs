@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::lease::{self, Lease, PROLONG};
 use super::measure::Measurement;
-use super::message::{Found, Member, Orders, Report, Task, unix_ns, written};
+use super::message::{Found, LONGEST_REPORT, Member, Orders, Report, Task, unix_ns, written};
 use super::own::Own;
 use super::store::Store;
 use super::unsent::Unsent;
@@ -51,7 +51,14 @@ impl Shared {
         self.seq.set(self.seq.get() + 1);
         let [begin_unix_ns, end_unix_ns] = times;
         let report = Report::new(&self.name, self.epoch, self.seq.get(), before, plan, found);
-        self.unsent.borrow_mut().push(Report { begin_unix_ns, end_unix_ns, ..report });
+        let mut report = Report { begin_unix_ns, end_unix_ns, ..report };
+        // What the server never takes would be in the way of all others.
+        let (bytes, most) = (written(&report).len(), self.store.longest().min(LONGEST_REPORT));
+        if bytes > most {
+            report.found =
+                report.found.failed(format!("its result is {bytes} bytes, and the NATS server takes {most}"));
+        }
+        self.unsent.borrow_mut().push(report);
         self.more.notify_one();
     }
 }

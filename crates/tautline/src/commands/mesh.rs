@@ -184,7 +184,10 @@ fn measure(args: &RunArgs) -> anyhow::Result<Code> {
     let teller = Teller { bar: run::progress_bar(), is_seen: std::io::stderr().is_terminal() };
     let outcome = measure(&stop, &teller);
     teller.bar.finish_and_clear();
-    let outcome = outcome?;
+    let outcome = match outcome {
+        Err(_) if interrupt.is_set() => return Ok(Code::Interrupted),
+        outcome => outcome?,
+    };
     let document = MeshDocument {
         format_version: FORMAT_VERSION,
         command: "mesh".to_owned(),
