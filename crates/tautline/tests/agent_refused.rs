@@ -1,0 +1,254 @@
+//! What agents refuse, whoever asks: work beyond their own limits, plans and names that are no data, servers that don't
+//! let them in.
+
+mod agent_support;
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use agent_support::{Fleet, Raw, pairs, reasons};
+use rustix::process::Signal;
+use support::brokers::Certificates;
+use support::{has, parse, run, skip, taut, text};
+
+#[test]
+fn an_agent_s_own_limits_win() {
+    let Some(mut fleet) = Fleet::served("an_agent_s_own_limits_win") else { return };
+    let more = ["--allow", "echo", "--max-rate", "50", "--max-time", "2s"];
+    fleet.agent("h1", 1, &more);
+    fleet.agent("h2", 2, &more);
+    let echo = |more: &str| format!("[[mesh.work]]\necho = \"udp\"\nmessages = 20\n{more}\n");
+    fleet.plan(&format!(
+        "hosts = [\"h1\", \"h2\"]\n[[mesh.work]]\nstream = \"tcp\"\ntime = \"1s\"\n{}{}{}{}",
+        echo(""),
+        echo("rate = 51.0"),
+        echo("rate = 5.0"),
+        echo("rate = 50.0\nwarn = \"p50 > 1ns\"\nexplain = true"),
+    ));
+    let output = fleet.run(&["--out", "measured"]);
+    let document = parse(&output);
+    assert_eq!(output.status.code(), Some(1), "{document:#}");
+    for (work, why) in [
+        (0, "refused there: stream is not among what this agent allows (echo)"),
+        (1, "refused there: this agent sends at most 50 messages a second: give the work a `rate`"),
+        (2, "refused there: 51 messages a second are more than this agent sends (50)"),
+        (3, "refused there: it takes 4s, and this agent measures for 2s"),
+    ] {
+        assert_eq!(reasons(&document, work), BTreeSet::from([why.to_owned()]), "{document:#}");
+    }
+    let measured = &pairs(&document, 4)[0];
+    assert_eq!((&measured["reached"]["how"], &measured["measured"]["sent"]), (&"measured".into(), &20.into()));
+    let looked_into = measured["explained"]["failed"].as_str().unwrap();
+    assert!(looked_into.contains("pace is not among what this agent allows"), "{looked_into}");
+
+    // Another network, and another hour.
+    let hour = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() / 3600 % 24;
+    let later = format!("{:02}:00-{:02}:30", (hour + 2) % 24, (hour + 2) % 24);
+    fleet.agents.clear();
+    fleet.plan(&format!("hosts = [\"n1\", \"n2\"]\n{}", echo("")));
+    for (more, why) in [
+        (["--peers", "10.0.0.0/8,127.0.1.0/24"], "is in none of the networks that this agent asks"),
+        (["--hours", later.as_str()], "this agent measures from"),
+    ] {
+        fleet.agent("n1", 1, &more);
+        fleet.agent("n2", 2, &more);
+        let document = parse(&fleet.run(&[]));
+        assert!(reasons(&document, 0).iter().all(|found| found.contains(why)), "{document:#}");
+        assert_eq!(reasons(&document, 0).len(), 1);
+        fleet.agents.values_mut().for_each(|agent| agent.signal(Signal::TERM));
+        fleet.agents.clear();
+    }
+}
+
+#[test]
+fn names_and_plans_are_data_whoever_writes_them() {
+    let Some(mut fleet) = Fleet::served("names_and_plans_are_data_whoever_writes_them") else { return };
+    let odd = r#"a *.>;$(touch ran)`touch ran`"&'x"#;
+    fleet.agent(odd, 1, &[]);
+    fleet.agent("h2", 2, &[]);
+    // What stands there has nothing that could be run, and an agent that can't read it says so and goes on.
+    let mut raw = Raw::connect(&fleet);
+    let task = r#"{"work":0,"peer":"h2","run":"touch ran"}"#;
+    let plan = |works: &str, task: &str| {
+        format!(
+            r#"{{"form":1,"plan":"x","once":true,"seconds":60,"per_host":4,"patience_ms":1000,"has_leases":false,"works":[{works}],"tasks":[{task}]}}"#
+        )
+    };
+    let work = r#"{"echo":"udp; touch ran","messages":1}"#;
+    for (plan, why) in [
+        ("{ no JSON".to_owned(), "a plan can't be read"),
+        (plan(r#"{"echo":"udp"}"#, task), "unknown field `run`"),
+        (plan(work, ""), "unknown variant `udp; touch ran`"),
+        (plan(r#"{"echo":"udp","messages":99999999}"#, ""), "from 1 to 1000000"),
+        (plan(r#"{"echo":"udp"}"#, r#"{"work":7,"peer":"h2"}"#), "that no mesh has"),
+        ("[".repeat(900_000), "a plan can't be read"),
+    ] {
+        raw.publish("$KV.taut_plan.h2", plan.as_bytes());
+        raw.publish("taut.plan.h2", b"");
+        raw.settle();
+        fleet.hear("h2", why);
+    }
+    // Entries and results that are none, and hints without end.
+    raw.publish("$KV.taut_agents.x", b"\xff\xfe");
+    raw.publish("$KV.taut_agents.h9", br#"{"form":1,"name":"h2","address":"$(touch ran)","taut":"0","epoch":1}"#);
+    (0..20_000).for_each(|_| raw.publish("taut.plan.h2", b"hint"));
+    raw.settle();
+
+    let quoted = toml_string(odd);
+    fleet.plan(&format!(
+        "hosts = [{{ name = {quoted}, address = \"127.0.0.1\" }}, \"h2\"]\nboth_ways = true\n\
+         [[mesh.work]]\necho = \"tcp\"\nmessages = 20\n[[mesh.work]]\necho = \"udp\"\nmessages = 5\nrate = 5.0\n"
+    ));
+    let gathering = fleet.command(&["--out", "measured"]).spawn().unwrap();
+    fleet.hear("h2", ": 2 measurements");
+    let forged = r#"{"form":1,"agent":"h2","epoch":1,"seq":5,"before":9,"dropped":0,"plan":"p","begin_unix_ns":0,"end_unix_ns":0,"what":"closed"}"#;
+    for (subject, bytes) in [
+        ("taut.result.h2", &b"{"[..]),
+        ("taut.result.h2", forged.as_bytes()),
+        ("taut.result.other", forged.replace("\"before\":9", "\"before\":0").as_bytes()),
+        ("taut.result.h2", &[0; 100_000]),
+    ] {
+        raw.publish(subject, bytes);
+    }
+    raw.settle();
+    let output = gathering.wait_with_output().unwrap();
+    let document = parse(&output);
+    assert_eq!(output.status.code(), Some(0), "{document:#}\n{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("2 entries of taut_agents are no agents"), "{}", text(&output.stderr));
+    assert_eq!((&document["results"]["taken"], &document["results"]["strange"]), (&4.into(), &4.into()));
+    assert!(fs::read_dir(fleet.directory.path()).unwrap().all(|entry| entry.unwrap().file_name() != "ran"));
+    // It has not kept what it was flooded with.
+    let status = fs::read_to_string(format!("/proc/{}/status", fleet.agents["h2"].child.id())).unwrap();
+    let anonymous = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    let kib: u64 = anonymous.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(kib < 16 << 10, "{kib} KiB");
+}
+
+fn toml_string(text: &str) -> String {
+    // A JSON string is a TOML string.
+    serde_json::to_string(text).unwrap()
+}
+
+#[test]
+fn over_tls_and_with_a_password() {
+    let mut fleet = Fleet::new("over_tls_and_with_a_password");
+    let certificates = Certificates::new();
+    fleet.options = certificates.options("server").to_vec();
+    fleet.options.extend(["--user", "ann", "--pass", "secret"].map(str::to_owned));
+    if !fleet.serve() {
+        return;
+    }
+    let password = |text: &str| {
+        let path = fleet.path(text);
+        fs::write(&path, format!("{text}\n")).unwrap();
+        format!("?user=ann&password-file={}&ca={}", path.display(), certificates.path("root.pem"))
+    };
+    let (right, wrong) = (password("secret"), password("guess"));
+    let stranger = right.replace("root.pem", "alone.pem");
+    fleet.plan("hosts = [\"h1\", \"h2\"]\n[[mesh.work]]\necho = \"udp\"\nmessages = 20\n");
+    for (name, query, why) in [("w1", wrong, "authorization violation"), ("w2", stranger, "certificate")] {
+        fleet.query = query;
+        let on = fleet.on();
+        fleet.start(name, ["agent", "--on", &on, "--name", name].map(str::to_owned).to_vec());
+        fleet.hear(name, why);
+    }
+    fleet.query = right;
+    fleet.agent("h1", 1, &[]);
+    fleet.agent("h2", 2, &[]);
+    let output = fleet.run(&[]);
+    assert_eq!(output.status.code(), Some(0), "{}\n{}", text(&output.stdout), text(&output.stderr));
+    assert!(!text(&output.stdout).contains("secret\n"));
+}
+
+#[test]
+fn the_unit_is_valid_and_starts_what_is_understood() {
+    if !has("systemd-analyze") {
+        return skip("the_unit_is_valid_and_starts_what_is_understood", "no systemd-analyze");
+    }
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd/taut-agent.service");
+    let unit = fs::read_to_string(file).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let service = directory.path().join("taut-agent.service");
+    // The man page is not installed here.
+    let here = unit.replace("/usr/bin/taut", env!("CARGO_BIN_EXE_taut")).replace("Documentation=", "#");
+    fs::write(&service, here).unwrap();
+    let verified = Command::new("systemd-analyze").arg("verify").arg(&service).output().unwrap();
+    assert!(verified.status.success() && verified.stderr.is_empty(), "{}", text(&verified.stderr));
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/taut ")).unwrap();
+    let line = start.replace("%S", directory.path().to_str().unwrap()).replace("$TAUT_AGENT", "--on nats://[::1]:0");
+    // It is understood up to the port that no server has.
+    let output = run(&format!("{line} --address $"));
+    assert!(text(&output.stderr).contains("an address is an IP address"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn who_comes_before_the_server_waits_and_says_so() {
+    let mut fleet = Fleet::new("who_comes_before_the_server_waits_and_says_so");
+    fleet.plan("hosts = [\"h1\", \"h2\"]\n[[mesh.work]]\necho = \"udp\"\nmessages = 20\n");
+    for number in 1..=2 {
+        let arguments = ["agent", "--on", &fleet.on(), "--name", &format!("h{number}"), "--address"];
+        let address = format!("127.0.0.{number}");
+        let arguments = arguments.iter().chain(&[address.as_str()]).map(|&word| word.to_owned()).collect();
+        fleet.start(&format!("h{number}"), arguments);
+    }
+    fleet.hear("h1", &format!("no NATS server at {}: ", fleet.on()));
+    let gathering = fleet.command(&[]).spawn().unwrap();
+    thread::sleep(Duration::from_secs(1));
+    if !fleet.serve() {
+        drop(gathering.wait_with_output());
+        return;
+    }
+    let output = gathering.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}\n{}", text(&output.stdout), text(&output.stderr));
+    assert!(text(&output.stderr).contains("no NATS server at"), "{}", text(&output.stderr));
+    let told = fleet.told("h1");
+    assert_eq!(told.matches("no NATS server at").count(), 1, "{told}");
+
+    // A name belongs to one: the other ends and says why.
+    let address = ["--address", "127.0.0.9"];
+    let arguments: Vec<String> =
+        ["agent", "--on", &fleet.on(), "--name", "h1"].iter().chain(&address).map(|&word| word.to_owned()).collect();
+    let mut first = fleet.agents.remove("h1").unwrap();
+    fleet.start("h1", arguments);
+    let code = first.child.wait().unwrap().code();
+    assert_eq!(code, Some(1), "{}", fleet.told("h1"));
+    assert!(fleet.told("h1").contains("another agent called h1 has begun"), "{}", fleet.told("h1"));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_what_to_write() {
+    let fleet = Fleet::new("what_makes_no_sense_is_refused_with_what_to_write");
+    fleet.plan("hosts = [\"h1\", \"h2\"]\nruns = 3\n[[mesh.work]]\necho = \"udp\"\n");
+    let refused = |command: &mut Command, why: &str| {
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
+    };
+    refused(&mut fleet.command(&[]), "unknown field `runs`");
+    refused(&mut fleet.command(&["--via", "ssh {host}"]), "cannot be used with");
+    let agent = |arguments: &[&str]| {
+        let mut command = taut();
+        command.args(["agent"]).args(arguments);
+        command
+    };
+    refused(&mut agent(&[]), "--on");
+    let on = ["--on", "nats://127.0.0.1:1"];
+    for (more, why) in [
+        (["--name", "a\u{1b}[2J"], "a host's name has 1 to 253 bytes"),
+        (["--name", "label:x=y"], "no host is called label:"),
+        (["--address", "$(x)"], "an address is an IP address or a name"),
+        (["--allow", "echo,rm"], "write echo, pace or stream"),
+        (["--hours", "9-17"], "22:00-06:00"),
+        (["--peers", "10/8"], "10.0.0.0/8"),
+        (["--label", "rack"], "NAME=VALUE"),
+    ] {
+        refused(&mut agent(&[&on[..], &more].concat()), why);
+    }
+    refused(&mut agent(&["--on", "nats://ann:secret@n1"]), "would be in every recording");
+    refused(&mut agent(&["--on", "nats://n1/subject"]), "no");
+}
