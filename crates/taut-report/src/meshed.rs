@@ -242,6 +242,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_became_of_results_is_told_where_it_is_not_well() {
+        let well = Results { taken: 7, again: 1, ..Results::default() };
+        assert!(losses(&well).is_empty());
+        let unclosed = vec!["b (since 5)".to_owned()];
+        let told = losses(&Results { missing: 1, dropped: 1200, unclosed, strange: 2, ..well });
+        assert_eq!(
+            told,
+            [
+                "MISSING 1 result, and nobody said why.",
+                "1,200 results dropped by agents that could not send them for too long.",
+                "Not known what these had not sent when they ended: b (since 5).",
+                "2 messages that no agent of this run can have sent.",
+            ]
+        );
+    }
+
+    #[test]
     fn what_a_plan_comes_to_is_told_in_lines_that_fit() {
         let text = "[mesh]\nper_host = 1\nhosts = [\"a\", \"b\", \"c\"]\n\
                     [[mesh.work]]\necho = \"udp\"\nevery = \"100ms\"\n[[mesh.work]]\nstream = \"tcp\"\n";

@@ -76,7 +76,7 @@ fn names_and_plans_are_data_whoever_writes_them() {
     let task = r#"{"work":0,"peer":"h2","run":"touch ran"}"#;
     let plan = |works: &str, task: &str| {
         format!(
-            r#"{{"form":1,"plan":"x","once":true,"seconds":60,"per_host":4,"patience_ms":1000,"has_leases":false,"works":[{works}],"tasks":[{task}]}}"#
+            r#"{{"form":1,"plan":"x","once":true,"written_unix_s":7,"seconds":60,"per_host":4,"patience_ms":1000,"has_leases":false,"works":[{works}],"tasks":[{task}]}}"#
         )
     };
     let work = r#"{"echo":"udp; touch ran","messages":1}"#;
@@ -87,6 +87,7 @@ fn names_and_plans_are_data_whoever_writes_them() {
         (plan(r#"{"echo":"udp","messages":99999999}"#, ""), "from 1 to 1000000"),
         (plan(r#"{"echo":"udp"}"#, r#"{"work":7,"peer":"h2"}"#), "that no mesh has"),
         ("[".repeat(900_000), "a plan can't be read"),
+        (plan(r#"{"echo":"udp"}"#, r#"{"work":0,"peer":"h2"}"#), "plan x is of long ago"),
     ] {
         raw.publish("$KV.taut_plan.h2", plan.as_bytes());
         raw.publish("taut.plan.h2", b"");

@@ -323,6 +323,9 @@ impl Life<'_> {
             return;
         };
         match Orders::parse(&value.bytes) {
+            Ok(orders) if orders.is_stale(unix_ns() / 1_000_000_000) => {
+                (self.tell)(&format!("plan {} is of long ago, and nobody waits for it", orders.plan));
+            }
             Ok(orders) => {
                 let (plan, tasks) = (&orders.plan, orders.tasks.len());
                 (self.tell)(&format!(

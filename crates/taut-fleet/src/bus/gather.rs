@@ -310,10 +310,12 @@ impl<'a> Gathering<'a> {
             };
             let of_host = orders.entry(pair.near).or_insert_with(|| Orders {
                 once: time.is_none(),
-                seconds: time.map_or(u64::MAX, |time| time.saturating_add(LEFT).as_secs()),
                 has_leases: is_look || self.plan.work.iter().any(|work| work.alone_on_host || work.alone_in_rack),
                 ..Orders::new(run.clone(), self.plan.patience, self.plan.per_host, self.plan.work.clone())
             });
+            if let Some(time) = time {
+                of_host.seconds = time.saturating_add(LEFT).as_secs();
+            }
             of_host.tasks.push(task);
             self.wanted.insert((work, at, look.is_some()));
         }

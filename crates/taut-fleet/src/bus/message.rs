@@ -29,6 +29,10 @@ const MOST_TASKS: usize = 200_000;
 const MOST_WORKS: usize = 16;
 /// Both ends have one.
 const MOST_RACKS: usize = 2;
+/// Seconds after which a plan is over that measures once, if nobody has taken it back.
+const LONGEST_RUN: u64 = 86_400;
+/// Seconds by which two hosts' clocks may differ.
+const WRONG_CLOCKS: u64 = 3600;
 /// No agent has more patience, whatever a plan says.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(600);
 /// Names of plans are ours, and part of the value of a lease.
@@ -61,6 +65,8 @@ pub(super) struct Orders {
     pub(super) plan: String,
     /// Each task once, or as often as its work says.
     pub(super) once: bool,
+    /// When it was written, by that host's clock, in seconds since 1970.
+    pub(super) written_unix_s: u64,
     /// After which it is over, whatever became of who wrote it.
     pub(super) seconds: u64,
     /// Measurements of one host at once.
@@ -211,7 +217,8 @@ impl Orders {
             form: FORM,
             plan,
             once: true,
-            seconds: u64::MAX,
+            written_unix_s: unix_ns() / 1_000_000_000,
+            seconds: LONGEST_RUN,
             per_host,
             patience_ms: u64::try_from(patience.as_millis()).unwrap_or(u64::MAX),
             has_leases: false,
@@ -243,6 +250,11 @@ impl Orders {
             return Err(Error::new("a plan with works, peers, racks or limits that no mesh has"));
         }
         Ok(orders)
+    }
+
+    /// Whether it was over before it was read, so much that no clock that is a little wrong says so.
+    pub(super) fn is_stale(&self, now_unix_s: u64) -> bool {
+        now_unix_s > self.written_unix_s.saturating_add(self.seconds).saturating_add(WRONG_CLOCKS)
     }
 
     pub(super) fn patience(&self) -> Duration {
@@ -328,6 +340,8 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let read = Orders::parse(&written(&orders())).unwrap();
+        let now = unix_ns() / 1_000_000_000;
+        assert!(!read.is_stale(now) && !read.is_stale(now + LONGEST_RUN) && read.is_stale(now + 2 * LONGEST_RUN));
         assert_eq!((read.patience(), read.tasks), (Duration::from_secs(20), orders().tasks));
         let host = Host::new("a b", Some("10.0.0.1"), BTreeMap::new()).unwrap();
         let member = Member::new(&host, &[(Transport::Udp, 7)], "0.1.0", 5);
