@@ -30,7 +30,8 @@ pub(crate) struct Args {
 }
 
 /// Builds, packs and tries an archive, a Debian package and a container image for each machine, with a bill of
-/// materials, and the packages of libtautaio and of the kernel module for this one. They and `SHA256SUMS` are in `target/archives`.
+/// materials, and the packages of libtautaio and of the kernel module for this one. They and `SHA256SUMS` are in
+/// `target/archives`.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if std::env::consts::ARCH != "x86_64" {
         bail!("the archives are built on x86_64, where Debian has the compilers for both machines");

@@ -83,7 +83,7 @@ fn may_write(path: PathBuf) -> Result<PathBuf, String> {
     if path.is_dir() {
         return Err("it is a directory: name a file in it".to_owned());
     }
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     let (place, access) = match path.exists() {
         true => (path.as_path(), Access::WRITE_OK),
         false if !directory.is_dir() => return Err(format!("there is no directory {}", directory.display())),

@@ -64,7 +64,8 @@ impl FromStr for Passed {
 pub(super) fn taut() -> Result<PathBuf> {
     let directory = shell::target_dir()?.join("lab");
     let mut build = shell::cargo();
-    build.args(["build", "--quiet", "--locked", "--package", "tautline"]);
+    // No guest is an agent of a mesh.
+    build.args(["build", "--quiet", "--locked", "--package", "tautline", "--no-default-features"]);
     shell::run(&mut for_guests(build, &directory)).context("taut can't be built for the guest")?;
     Ok(directory.join(TARGET).join("release/taut"))
 }

@@ -33,17 +33,17 @@ use crate::{output, run};
 ///
 /// Reads pcap, pcapng, btsnoop and snoop, and logs of QUIC (qlog 0.3 and 0.4), compressed by gzip or zstd or not,
 /// whatever the file is called; - is standard input. Of what `taut trace --events` wrote it tells what the trace told.
-/// Of a zip archive, such as a bug report of Android, it reads the log of Bluetooth or the capture in it. Each nanosecond between the first and the last byte of a direction is
-/// booked to one holder: the sending program, the peer's turn, Nagle's algorithm, the congestion window, the receive
-/// window, a loss, … On Bluetooth LE also credits, controller, connection interval and air. Of UDP it tells turns,
-/// questions of DNS that were asked again, and the handshake of QUIC; a qlog of one of its ends has the rest. Of a
-/// sniffer's capture of Bluetooth LE (link types 251, 256 and 272) it tells connection events, PDUs sent again, and
-/// who ended an event early. Nothing leaves this machine. Several files are explained each by itself, and those that
-/// hold packets of the first one are put on its timeline: the offset of their clocks, with its error, by the packets of
-/// TCP and UDP that both hold. So are a Bluetooth host's log and a sniffer's capture of its link, and the logs of both
-/// hosts. What `taut trace --events` saw is put on the timeline of each capture that has the same connections or the
-/// same link of Bluetooth LE, with one breakdown for both: who held the data by the kernel's own state, and what the
-/// path or the air did meanwhile.
+/// Of a zip archive, such as a bug report of Android, it reads the log of Bluetooth or the capture in it. Each
+/// nanosecond between the first and the last byte of a direction is booked to one holder: the sending program, the
+/// peer's turn, Nagle's algorithm, the congestion window, the receive window, a loss, … On Bluetooth LE also credits,
+/// controller, connection interval and air. Of UDP it tells turns, questions of DNS that were asked again, and the
+/// handshake of QUIC; a qlog of one of its ends has the rest. Of a sniffer's capture of Bluetooth LE (link types 251,
+/// 256 and 272) it tells connection events, PDUs sent again, and who ended an event early. Nothing leaves this machine.
+/// Several files are explained each by itself, and those that hold packets of the first one are put on its timeline:
+/// the offset of their clocks, with its error, by the packets of TCP and UDP that both hold. So are a Bluetooth host's
+/// log and a sniffer's capture of its link, and the logs of both hosts. What `taut trace --events` saw is put on the
+/// timeline of each capture that has the same connections or the same link of Bluetooth LE, with one breakdown for
+/// both: who held the data by the kernel's own state, and what the path or the air did meanwhile.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut explain slow.pcapng

@@ -17,10 +17,12 @@ use crate::output;
 
 /// In less of the time the peer is as quick as others.
 const MUCH: f64 = 0.5;
+/// A finding of so much of a direction's time is what to look at.
+const ENOUGH: f64 = 0.25;
 
-/// Where nothing was found at this end: who the first of the peers is that is mostly waited for.
+/// Where little was found at this end: who the first of the peers is that is mostly waited for.
 pub(super) fn remark(worst: &[TracedDirection], tracer: &Tracer) -> Option<String> {
-    let is_found = |on: &VerdictOn| matches!(on.verdict, Verdict::Found(_));
+    let is_found = |on: &VerdictOn| matches!(&on.verdict, Verdict::Found(found) if found.cost.share >= ENOUGH);
     if worst.iter().any(|direction| direction.verdicts.iter().any(is_found)) {
         return None;
     }
