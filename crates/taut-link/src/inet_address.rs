@@ -11,7 +11,7 @@ pub struct InetAddress {
 impl InetAddress {
     /// Reads `HOST:PORT`; an IPv6 address stands in brackets. Else what is wrong with it.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let (host, port) = text.rsplit_once(':').ok_or("the port is missing")?;
+        let (host, port) = text.rsplit_once(':').ok_or("the port is missing (taut serve listens on 9100)")?;
         let port = port.parse().map_err(|_| format!("`{port}` is no port (0 to 65535)"))?;
         let host = match host.strip_prefix('[') {
             Some(inner) => inner.strip_suffix(']').ok_or("the `[` is not closed")?,

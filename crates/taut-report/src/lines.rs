@@ -11,10 +11,15 @@ pub(crate) fn line_to(text: &mut String, line: &str) {
 
 /// The beginning of a line that is too long.
 pub(crate) fn cut(line: &str) -> String {
-    if line.chars().count() <= WIDTH {
+    cut_to(line, WIDTH)
+}
+
+/// The same for so many columns, at least one.
+pub(crate) fn cut_to(line: &str, columns: usize) -> String {
+    if line.chars().count() <= columns {
         return line.to_owned();
     }
-    line.chars().take(WIDTH - 1).chain(['…']).collect()
+    line.chars().take(columns - 1).chain(['…']).collect()
 }
 
 /// The whole of a line: if it is too long, more lines that are indented.

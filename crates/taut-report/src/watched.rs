@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taut_record::{Ended, WatchRow, WatchedLoss, WatchedPlace};
 
-use crate::lines::{WIDTH, cut, line_to, wrap};
+use crate::lines::{WIDTH, cut, cut_to, line_to, wrap};
 use crate::units;
 
 /// What the connections of a host lost in one interval: an object a line of `taut watch --json`.
@@ -61,8 +61,8 @@ impl WatchDocument {
         json
     }
 
-    /// The interval as a table of at most so many lines, which a terminal has.
-    pub fn to_table(&self, height: Option<u16>) -> String {
+    /// The interval as a table; of at most so many columns and lines, which a terminal has.
+    pub fn to_table(&self, size: Option<[u16; 2]>) -> String {
         let mut text = String::new();
         let date = units::date(self.at_unix_ms / 1000);
         let lose = match self.losses.len() {
@@ -84,12 +84,12 @@ impl WatchDocument {
             line_to(&mut text, HEAD);
         }
         // Two lines of head, an empty one, the columns, and one for what is left out.
-        let room = height.map_or(SHOWN, |height| {
+        let room = size.map_or(SHOWN, |[_, height]| {
             let used = 6 + if remarks.is_empty() { 0 } else { remarks.len() + 1 };
             (usize::from(height).saturating_sub(used) / 2).clamp(1, SHOWN)
         });
         for loss in self.losses.iter().take(room) {
-            rows_of(loss, height.is_some()).iter().for_each(|line| line_to(&mut text, line));
+            rows_of(loss, size.map(|[columns, _]| columns.into())).iter().for_each(|line| line_to(&mut text, line));
         }
         if self.losses.len() > room {
             line_to(&mut text, &format!("{} more", units::count((self.losses.len() - room) as u64)));
@@ -126,26 +126,33 @@ impl WatchDocument {
     }
 }
 
-/// Two lines where that is all the room there is; else all of it.
-fn rows_of(loss: &WatchedLoss, is_short: bool) -> Vec<String> {
+/// Two lines of so many columns where that is all the room there is, the cure first; else all of it.
+fn rows_of(loss: &WatchedLoss, columns: Option<usize>) -> Vec<String> {
     let first = format!(
-        "{:>6}  {:>8}  {:>5}  {:<18}  {:<22}  {}",
+        "{:>6}  {:>8}  {:>5}  {:<18}  {:<22}",
         units::apart(loss.stands_ns / 1_000_000_000),
         units::time(loss.total_lost_ns),
         format!("{:.0} %", loss.worst_share * 100.0),
         loss.place.cause,
         loss.place.program_name(),
-        loss.place.part(),
     );
-    let second = format!("{}. {}. CHANGE {}.", connections(loss.connections), loss.summary, loss.remedy);
     debug_assert!(WIDTH >= HEAD.len());
-    let mut lines = vec![cut(&first)];
-    if is_short {
-        lines.push(cut(&format!("{:25}{second}", "")));
-    } else {
-        lines.extend(wrap(&" ".repeat(25), &second));
+    let (part, of) = (loss.place.part(), connections(loss.connections));
+    match columns {
+        None => {
+            let mut lines = vec![cut(&format!("{first}  {part}"))];
+            lines.extend(wrap(&" ".repeat(25), &format!("{of}. {}. CHANGE {}.", loss.summary, loss.remedy)));
+            lines
+        }
+        Some(columns) if columns < WIDTH => {
+            let second = format!("        {part}: CHANGE {}. {}. {of}.", loss.remedy, loss.summary);
+            [first, second].iter().map(|line| cut_to(line, columns)).collect()
+        }
+        Some(_) => {
+            let second = format!("{:25}CHANGE {}. {}. {of}.", "", loss.remedy, loss.summary);
+            vec![cut(&format!("{first}  {part}")), cut(&second)]
+        }
     }
-    lines
 }
 
 fn advice(loss: &WatchedLoss) -> Vec<String> {
@@ -230,8 +237,14 @@ mod tests {
             assert!(lines.iter().all(|line| line.chars().count() <= WIDTH), "{lines:?}");
             lines.join(" ").split_whitespace().collect::<Vec<_>>().join(" ")
         };
-        assert!(words(rows_of(&loss, false)).contains(&loss.remedy));
-        assert_eq!(rows_of(&loss, true).len(), 2);
+        assert!(words(rows_of(&loss, None)).contains(&loss.remedy));
+        // A narrow terminal shows what to change, and where.
+        for columns in [80, 100, 120] {
+            let lines = rows_of(&loss, Some(columns));
+            assert!(lines.len() == 2 && lines.iter().all(|line| line.chars().count() <= columns), "{lines:?}");
+            assert!(lines[1].contains("CHANGE a longer queue of what"), "{lines:?}");
+            assert!(lines.concat().contains(&loss.place.part()), "{lines:?}");
+        }
         assert!(words(advice(&loss)).contains("The worst is 127.0.0.1:7930, which listens"), "{:?}", advice(&loss));
     }
 }

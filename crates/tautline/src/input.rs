@@ -84,6 +84,11 @@ pub(crate) fn deciding_rounds(text: &str) -> Result<usize, String> {
     count(text).and_then(|rounds| Some(rounds).filter(|rounds| *rounds >= LEAST_ROUNDS).ok_or_else(why))
 }
 
+/// The number of a process.
+pub(crate) fn process(text: &str) -> Result<i32, String> {
+    text.parse().ok().filter(|pid| *pid > 0).ok_or_else(|| format!("`{text}` is no number of a process"))
+}
+
 /// Messages per second.
 pub(crate) fn rate(text: &str) -> Result<f64, String> {
     let hint = || format!("`{text}`: messages per second, from 0.01 to 10000000");

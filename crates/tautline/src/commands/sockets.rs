@@ -13,7 +13,7 @@ use taut_source::{Sampler, Seen};
 use crate::account::account;
 use crate::exit::Code;
 use crate::host_watch::options_are_hidden;
-use crate::{output, run};
+use crate::{input, output, run};
 
 /// List the TCP sockets of this host, with what ss can't say: Nagle's algorithm, cork, delayed
 /// ACKs, and who holds their data
@@ -31,7 +31,7 @@ use crate::{output, run};
 docs/sockets.md says how the holder is told and what can't be seen.")]
 pub(crate) struct Args {
     /// Only the sockets of this process
-    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(long, value_name = "PID", value_parser = input::process)]
     pid: Option<i32>,
     /// Only those with this port at either end
     #[arg(long, value_name = "PORT")]

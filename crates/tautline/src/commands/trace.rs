@@ -29,7 +29,7 @@ use trial::{Choice, Running};
 
 use crate::cause_limit::CauseLimit;
 use crate::exit::Code;
-use crate::{output, run};
+use crate::{input, output, run};
 
 /// Tell who holds the data of a running program: each wait of its connections, sockets and pipes with the reason, from
 /// the kernel's state
@@ -63,7 +63,7 @@ docs/trace.md has a worked case; `taut sockets` needs no right and tells less."
 )]
 pub(crate) struct Args {
     /// The process to trace, with what it forks from now on
-    #[arg(long, value_name = "PID", group = "what", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(long, value_name = "PID", group = "what", value_parser = input::process)]
     pid: Option<i32>,
     /// All connections with this port at either end
     #[arg(long, value_name = "PORT", group = "what", value_parser = clap::value_parser!(u16).range(1..))]

@@ -175,7 +175,7 @@ impl Screen {
                 let size = size.filter(|size| size.ws_row > 0 && size.ws_col > 0);
                 let columns = size.map_or(usize::MAX, |size| size.ws_col.into());
                 let rows = size.map_or(usize::MAX, |size| size.ws_row.into());
-                let table = document.to_table(size.map(|size| size.ws_row));
+                let table = document.to_table(size.map(|size| [size.ws_col, size.ws_row]));
                 // One line more than the terminal has would scroll the first one away.
                 let lines: Vec<String> = table
                     .lines()
