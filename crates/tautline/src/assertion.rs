@@ -161,7 +161,8 @@ impl Assertion {
                 let share = units::share(lost as f64 / all.max(1) as f64);
                 format!("it falls on a lost message ({} of {}, {share})", units::count(lost), units::count(all))
             }
-            (Some(nanos), _) => format!("it is {}", units::time(nanos as u64)),
+            (Some(nanos), _) if nanos < 1e6 => format!("it is {:.3} µs", nanos / 1e3),
+            (Some(nanos), _) => format!("it is {:.3} ms", nanos / 1e6),
         };
         Err(format!("{on}: `{self}` does not hold: {found}"))
     }

@@ -17,8 +17,8 @@ pub(crate) enum Code {
 /// The one place where the codes are told to the user.
 pub(crate) const HELP: &str =
     "Exit codes: 0 ok, 1 failed, 2 usage, 3 a threshold of --assert or --fail-on, or a check, missed, 4 a right or device is \
-missing, 130 interrupted (what was measured has been printed; what has no end of its own, such as serve, watch or a trace without --for, \
-ends with 0).
+missing, 130 interrupted (what was measured has been printed; what has no end of its own, such as serve, watch or a trace of a process \
+without --for, ends with 0).
 
 Endpoints: tcp://HOST:PORT (a HOST alone is tcp, port 9100), udp://HOST:PORT, unix:PATH,
 unix-dgram:PATH (unix:@NAME for an abstract name), l2cap://ADDR/PSM, rfcomm://ADDR/CHANNEL (any for
@@ -55,8 +55,9 @@ impl From<Code> for ExitCode {
 /// Whether nobody listens where a link was to lead.
 pub(crate) fn is_refused(error: &anyhow::Error) -> bool {
     match error.downcast_ref::<taut_link::Error>() {
-        Some(taut_link::Error::Io { operation: "connect to", error, .. }) => {
-            matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
+        Some(taut_link::Error::Io { operation: "connect to", endpoint, error }) => {
+            let is_ours = ["tcp:", "udp:", "unix:", "unix-dgram:"].iter().any(|kind| endpoint.starts_with(kind));
+            is_ours && matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
         }
         _ => false,
     }

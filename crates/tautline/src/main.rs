@@ -119,10 +119,12 @@ fn execute(cli: Cli) -> ExitCode {
         Ok(code) => code.into(),
         Err(error) => {
             if !exit::is_broken_pipe(&error) {
-                anstream::eprintln!("taut: {}", output::message(&error));
-                if asks_a_server && exit::is_refused(&error) {
-                    anstream::eprintln!("  `taut serve` is the other side of every test: start it there.");
-                }
+                let hint = if asks_a_server && exit::is_refused(&error) {
+                    " (the other side of a test is `taut serve`: does it run there?)"
+                } else {
+                    ""
+                };
+                anstream::eprintln!("taut: {}{hint}", output::message(&error));
             }
             exit::Code::of(&error).into()
         }

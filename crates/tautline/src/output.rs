@@ -1,9 +1,10 @@
 //! Where results go: a table or JSON on stdout, HTML and traces into files.
 
-use std::fs;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 use anstream::AutoStream;
 use anyhow::Context;
@@ -42,8 +43,9 @@ impl OutputArgs {
     pub(crate) fn emit_as(&self, document: &Document, text: impl FnOnce() -> String) -> anyhow::Result<Code> {
         let page = self.html.as_deref().map_or(Ok(()), |path| write_file(path, &html::render(document)));
         let text = if self.json { printable_json(&document.to_json()) } else { text() };
-        print(&text)?;
+        let printed = print(&text);
         page?;
+        printed?;
         Ok(match &document.recording.ended {
             Ended::Complete => Code::Ok,
             Ended::Interrupted => Code::Interrupted,
@@ -74,24 +76,36 @@ pub(crate) const PAGE_SPANS: usize = 50_000;
 /// what can't be written: that is not to be found out when all is measured.
 pub(crate) fn out_file() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().try_map(|name| match name.to_str() {
-        Some("-") => Err("stdout has the results as text or JSON: name a file".to_owned()),
+        Some("-") => Err(NO_STDOUT.to_owned()),
         _ => may_write(PathBuf::from(name)),
     })
 }
 
+/// The same without a look at the place, which may be made only then.
+pub(crate) fn out_file_anywhere() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().try_map(|name| match name.to_str() {
+        Some("-") => Err(NO_STDOUT),
+        _ => Ok(PathBuf::from(name)),
+    })
+}
+
+const NO_STDOUT: &str = "stdout has the results as text or JSON: name a file";
+
 fn may_write(path: PathBuf) -> Result<PathBuf, String> {
-    if path.is_dir() {
-        return Err("it is a directory: name a file in it".to_owned());
+    let is_no_file = path.as_os_str().is_empty() || path.as_os_str().as_bytes().ends_with(b"/");
+    if is_no_file || path.is_dir() {
+        return Err("it is a directory, or no name: name a file".to_owned());
     }
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    let place = followed(&path);
+    let directory = place.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     let (place, access) = match path.exists() {
         true => (path.as_path(), Access::WRITE_OK),
-        false if !directory.is_dir() => return Err(format!("there is no directory {}", directory.display())),
+        false if !directory.is_dir() => return Err(format!("there is no directory {}", shown(directory))),
         false => (directory, Access::WRITE_OK | Access::EXEC_OK),
     };
     match rustix::fs::access(place, access) {
         Ok(()) => Ok(path),
-        Err(error) => Err(format!("{} can't be written to: {error}", place.display())),
+        Err(error) => Err(format!("{} can't be written to: {error}", shown(place))),
     }
 }
 
@@ -129,11 +143,12 @@ pub(crate) fn write_perfetto(path: &Path, timelines: &[(String, &Timeline)]) -> 
     write_file(path, &perfetto::render(timelines))
 }
 
-/// How tables look on this stdout: NO_COLOR, CLICOLOR and terminals are honoured.
+/// How tables look on this stdout: NO_COLOR, CLICOLOR and terminals are honoured, and COLUMNS where there is none.
 pub(crate) fn style() -> Style {
     let stdout = io::stdout();
     let colour = AutoStream::choice(&stdout) != anstream::ColorChoice::Never;
-    let width = rustix::termios::tcgetwinsize(&stdout).ok().map(|size| size.ws_col).filter(|&columns| columns > 0);
+    let terminal = rustix::termios::tcgetwinsize(&stdout).ok().map(|size| size.ws_col);
+    let width = terminal.or_else(|| env::var("COLUMNS").ok()?.parse().ok()).filter(|&columns| columns > 0);
     Style { colour, width }
 }
 
@@ -238,7 +253,13 @@ mod tests {
                 && may_write("/dev/null".into()).is_ok()
         );
         assert!(!directory.path().join("page.html").exists());
-        assert!(place("").unwrap_err().contains("is a directory"));
+        assert!(place("").unwrap_err().contains("is a directory") && may_write(PathBuf::new()).is_err());
+        assert!(place("new/").is_err());
+        // A link to where a file may be made, and one to where none may.
+        for (link, to, is_fine) in [("fine", "made.html", true), ("lost", "none/made.html", false)] {
+            std::os::unix::fs::symlink(to, directory.path().join(link)).unwrap();
+            assert_eq!(place(link).is_ok(), is_fine, "{link}");
+        }
         assert!(place("none/page.html").unwrap_err().contains("there is no directory"));
         fs::write(directory.path().join("file"), "").unwrap();
         assert!(place("file").is_ok() && place("file/page.html").is_err());

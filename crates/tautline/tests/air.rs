@@ -335,7 +335,7 @@ fn every_wrong_line_says_what_to_write() {
         ("echo air:paper-000 --engine epoll", 2, "--engine"),
         ("pace air:paper-000 --nagle on", 2, "--nagle"),
         ("stream air:paper-000 --connections 2", 2, "--connections"),
-        ("air run --pcapng /nowhere/x", 1, "/nowhere/x"),
+        ("air run --pcapng /nowhere/x", 2, "/nowhere"),
     ] {
         let output = run(line);
         let error = text(&output.stderr);

@@ -52,11 +52,11 @@ fn what_can_not_be_written_is_an_error_and_all_else_is_there() {
     let capture = file(directory.path(), "trace.pcap", &capture());
     let page = directory.path().join("page.html");
     for (limit, code) in [("held(nagle)<100%", 1), ("held(nagle)<1ns", 3)] {
-        let options = ["--perfetto", "/nowhere/trace.json", "--assert", limit, "--html", page.to_str().unwrap()];
+        let options = ["--perfetto", "/dev/full", "--assert", limit, "--html", page.to_str().unwrap()];
         let output = explain(&capture, &options);
         let error = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{error}");
-        assert!(error.contains("write /nowhere/trace.json"), "{error}");
+        assert!(error.contains("write /dev/full"), "{error}");
         assert!(text(&output.stdout).contains("nagle_delayed_ack"), "{}", text(&output.stdout));
         std::fs::remove_file(&page).unwrap();
     }

@@ -149,7 +149,8 @@ pub(crate) fn module(directory: &Path, time: u64) -> Result<PathBuf> {
     package.script(
         "postinst",
         &format!(
-            "if [ \"$1\" = configure ]; then\n    /usr/lib/dkms/common.postinst {name} {version} '' '' \"$2\"\nfi\n"
+            "case \"$1\" in configure | abort-upgrade | abort-remove | abort-deconfigure)\n    \
+             /usr/lib/dkms/common.postinst {name} {version} '' '' \"$2\"\nesac\n"
         ),
     )?;
     package.script(

@@ -45,7 +45,7 @@ pub(super) fn section(page: &mut Page, id: &str, heading: &str, document: &Trace
         one_direction(page, place + 1, direction);
     }
     let unseen = document.facts.remarks.iter().map(String::as_str).chain([UNSEEN]);
-    list(page, "What was not seen", unseen);
+    list(page, "What was not seen, or is told elsewhere", unseen);
     page.end_section();
     if let Some(trial) = &document.facts.trial {
         lines(page, &format!("{id}-trial"), "What was tried", &trial.lines());
@@ -61,7 +61,7 @@ fn one_direction(page: &mut Page, place: usize, direction: &TracedDirection) {
     found.iter().for_each(|(cause, found)| card(page, cause, found));
     breakdown(page, &direction.breakdown, false);
     unknown(page, &direction.verdicts);
-    list(page, "What was missed, or is told elsewhere", direction.remarks.iter().map(String::as_str));
+    list(page, "What was missed", direction.remarks.iter().map(String::as_str));
 }
 
 #[cfg(test)]

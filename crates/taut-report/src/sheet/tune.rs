@@ -42,7 +42,7 @@ fn sheet(rows: &[&TuneRow]) -> Sheet {
             // Only what helps is worth doing.
             row.apply
                 .as_ref()
-                .filter(|_| row.verdict == Verdict::Shorter)
+                .filter(|_| helps(row, rows))
                 .map_or_else(Cell::empty, |apply| Cell::toned(apply, Tone::Code)),
         ];
         if has_rates {
@@ -57,8 +57,8 @@ fn sheet(rows: &[&TuneRow]) -> Sheet {
     });
     let path = Label { name: context.clone(), detail: String::new() };
     let placed = rows.first().and_then(|row| not_placed(&path, row.placement.as_ref()));
-    let helps = rows.iter().any(|row| row.verdict == Verdict::Shorter);
-    let none = (!helps).then(|| Note::new("None of these settings makes it shorter for certain.".to_owned()));
+    let is_none_of_use = rows.len() > 1 && !rows.iter().any(|row| helps(row, rows));
+    let none = is_none_of_use.then(|| Note::new("None of these settings helps for certain.".to_owned()));
     let notes = placed.into_iter().chain(none).collect();
     let about = rows.iter().map(|row| About {
         label: Label { name: row.setting.clone(), detail: context.clone() },
@@ -75,6 +75,12 @@ fn sheet(rows: &[&TuneRow]) -> Sheet {
         about,
         ..Sheet::default()
     }
+}
+
+/// Whether it is worth doing: it is shorter, or loses less than base, which comes first.
+fn helps(row: &TuneRow, rows: &[&TuneRow]) -> bool {
+    let loses_less = || rows.first().is_some_and(|base| row.lost_share < base.lost_share);
+    row.verdict == Verdict::Shorter || row.verdict == Verdict::LossesDiffer && loses_less()
 }
 
 /// A figure of all messages: absent where there are too few, or where that share of them was lost.

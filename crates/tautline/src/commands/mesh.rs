@@ -137,7 +137,7 @@ struct MeshOutput {
     #[arg(long)]
     json: bool,
     /// Write a self-contained HTML page with a picture of all pairs
-    #[arg(long, value_name = "FILE", value_parser = output::out_file())]
+    #[arg(long, value_name = "FILE", value_parser = output::out_file_anywhere())]
     html: Option<PathBuf>,
 }
 

@@ -147,7 +147,7 @@ fn keep(document: &Document) -> anyhow::Result<PathBuf> {
     fs::create_dir_all(&directory).with_context(|| format!("make {}", directory.display()))?;
     let mut file = tempfile::NamedTempFile::new_in(&directory).context("write a file there")?;
     file.write_all(document.to_json().as_bytes()).context("write the recording")?;
-    let is_part = matches!(document.recording.ended, Ended::Interrupted);
+    let is_part = document.recording.ended != Ended::Complete;
     let path = directory.join(if is_part { "survey-partial.json" } else { "survey.json" });
     file.persist(&path).with_context(|| format!("write {}", path.display()))?;
     Ok(path)

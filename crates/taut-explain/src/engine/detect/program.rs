@@ -1,6 +1,7 @@
 use taut_event::{Coverage, Holder, Kind};
 
 use super::facts::{Detector, Facts, no_acks, seen, text};
+use super::{ALL, is_a_program, judge};
 use crate::engine::{Certainty, Found, Verdict};
 use crate::tcp::{Lack, Silence};
 use crate::{quanta, words};
@@ -66,10 +67,8 @@ impl Detector for PeerTurn {
         let own = facts.half.breakdown.ns(Holder::PeerTurn);
         let remedy = match held_at_peer(facts).filter(|(_, ns)| ns.saturating_mul(2) >= own) {
             Some((holder, ns)) => {
-                evidence.push(text(format!(
-                    "Of what the peer sends, {holder} held data for {} in the same time.",
-                    words::time(ns)
-                )));
+                evidence
+                    .push(text(format!("Of what the peer sends, {holder} held data for {} in all.", words::time(ns))));
                 format!("Look at the other direction: {holder} is told there, with what to change.")
             }
             None => {
@@ -80,13 +79,18 @@ impl Detector for PeerTurn {
     }
 }
 
-/// Who holds most of what the peer sends, where that is not its program: then it is no program that takes its time.
+/// What was found to hold most of what the peer sends, where that is no program: then it is not the peer's that takes
+/// its time.
 fn held_at_peer(facts: &Facts<'_>) -> Option<(Holder, u64)> {
-    let is_of_layer = |holder: &Holder| {
-        !matches!(holder, Holder::SendingProgram | Holder::PeerTurn | Holder::Delivery | Holder::NotKnown)
-    };
-    let held = |holder: Holder| (holder, facts.other().breakdown.ns(holder));
-    Holder::ALL.into_iter().filter(is_of_layer).map(held).max_by_key(|(_, ns)| *ns).filter(|(_, ns)| *ns > 0)
+    let half = facts.other();
+    let whole_ns = half.breakdown.total_ns();
+    let other = Facts { connection: facts.connection, way: facts.way.reverse(), half, whole_ns };
+    let layers = ALL.iter().filter(|one| !is_a_program(one.cause()) && one.holders()[0] != Holder::Handshake);
+    let found = layers.filter_map(|&one| match judge(one, &other) {
+        Verdict::Found(found) => Some((one.holders()[0], found.cost.held_ns)),
+        _ => None,
+    });
+    found.max_by_key(|(_, ns)| *ns)
 }
 
 /// The sender had nothing to send.

@@ -38,7 +38,7 @@ pub(super) struct PairedLink {
     /// Its number in each file.
     pub(super) links: [usize; 2],
     pub(super) ways: Vec<PairedWay>,
-    /// Whether the host is the central, where one file is that of the air.
+    /// Whether the host is the central, where one file is that of the air and addresses tell that it is an end.
     is_of_central: Option<bool>,
     /// PDUs told by their bytes.
     pub(super) by_bytes: u64,
@@ -113,8 +113,8 @@ impl Paired {
                     continue;
                 }
                 let is_of_central = match (one.is_air(), two.is_air()) {
-                    (true, false) => two.is_central,
-                    (false, true) => one.is_central,
+                    (true, false) => end_of(two, one),
+                    (false, true) => end_of(one, two),
                     _ => None,
                 };
                 candidates.extend(pair(one, two).map(|(ways, by_bytes)| PairedLink {
@@ -391,6 +391,12 @@ fn are_others(one: &Link, other: &Link) -> bool {
         (Some(peer), Some(ends), Some(is_central)) => peer != ends[usize::from(is_central)],
         _ => false,
     }
+}
+
+/// Which end of a link on the air a host is, if the addresses of both say that it is one.
+fn end_of(host: &Link, air: &Link) -> Option<bool> {
+    let (peer, ends, is_central) = (host.peer?, air.ends?, host.is_central?);
+    (peer == ends[usize::from(is_central)]).then_some(is_central)
 }
 
 /// Of one place twice: whether what goes in direction 0 is later in the other file than what goes in direction 1.

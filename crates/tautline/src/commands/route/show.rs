@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 use taut_link::Error;
+use taut_record::FORMAT_VERSION;
 use taut_route::control::{self, Answers};
 use taut_route::run::{Counters, Status};
 
@@ -55,7 +56,7 @@ pub(super) fn json<T: Serialize>(command: &str, results: &[T]) -> anyhow::Result
 }
 
 fn as_json<T: Serialize>(command: &str, results: &[T]) -> anyhow::Result<String> {
-    let mut text = serde_json::to_string_pretty(&Answer { format_version: 1, command, results })?;
+    let mut text = serde_json::to_string_pretty(&Answer { format_version: FORMAT_VERSION, command, results })?;
     text.push('\n');
     Ok(text)
 }

@@ -1,7 +1,7 @@
 //! Where to look next when a traced program waits for its peer: what holds the data at the other end is not seen from
 //! this one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
 
@@ -10,7 +10,7 @@ use taut_explain::trace::TracedDirection;
 use taut_explain::{Verdict, VerdictOn};
 use taut_report::units;
 use taut_source::trace::{Tracer, has_kernels_numbers};
-use taut_source::{Owners, SocketTable};
+use taut_source::{Owners, SocketTable, State};
 
 use super::names::named;
 use crate::output;
@@ -29,19 +29,33 @@ pub(super) fn remark(worst: &[TracedDirection], tracer: &Tracer) -> Option<Strin
     let peer_turn = |direction: &TracedDirection| {
         direction.breakdown.iter().find(|held| held.holder == Holder::PeerTurn.name()).map_or(0.0, |held| held.share)
     };
-    let is_waiting = |direction: &&TracedDirection| {
-        !direction.is_outgoing && direction.transport == "tcp" && peer_turn(direction) >= MUCH
+    // What comes is always waited for while none is there; only what goes tells whose turn it was.
+    let has_the_turn = |direction: &TracedDirection| {
+        let mut back =
+            worst.iter().filter(|out| out.is_outgoing && out.from == direction.to && out.to == direction.from);
+        back.next().is_some_and(|out| peer_turn(out) < MUCH)
     };
-    let direction = worst.iter().find(is_waiting)?;
+    let is_waiting = |direction: &&TracedDirection| {
+        !direction.is_outgoing
+            && direction.transport == "tcp"
+            && peer_turn(direction) >= MUCH
+            && !has_the_turn(direction)
+    };
+    let mut programs = None;
+    worst.iter().filter(is_waiting).find_map(|direction| told(direction, peer_turn(direction), &mut programs, tracer))
+}
+
+fn told(direction: &TracedDirection, share: f64, programs: &mut Option<Programs>, tracer: &Tracer) -> Option<String> {
     let process = direction.thread.and_then(|thread| tracer.process_of(thread)).map(u32::cast_signed);
     let is_of_this_network = has_kernels_numbers() && process.is_some_and(is_of_this_network);
-    let peer = if is_of_this_network { Programs::now().of(&direction.from, &direction.to) } else { None };
+    let programs = programs.get_or_insert_with(Programs::now);
+    let peer = programs.of(&direction.from, &direction.to).filter(|_| is_of_this_network);
     let next = match peer {
         Some(pid) if tracer.follows(pid) => return None,
         Some(pid) => format!(
             "That is {}, on this host: `taut trace --pid {pid}`, or `--port {}` for both ends.",
             named(pid),
-            port(direction)
+            programs.port(direction)
         ),
         // Which program had that end can't be told any more.
         None if is_of_this_host(&direction.from) => return None,
@@ -49,7 +63,7 @@ pub(super) fn remark(worst: &[TracedDirection], tracer: &Tracer) -> Option<Strin
     };
     Some(format!(
         "For {} of the time nothing had come from {}. What held it there is seen at that end only. {next}",
-        units::share(peer_turn(direction)),
+        units::share(share),
         output::printable(&direction.from)
     ))
 }
@@ -57,15 +71,20 @@ pub(super) fn remark(worst: &[TracedDirection], tracer: &Tracer) -> Option<Strin
 /// The programs of this host's connections, by the addresses of both ends.
 struct Programs {
     inodes: HashMap<(String, String), u32>,
+    /// Ports of listening sockets.
+    servers: HashSet<u16>,
     owners: Owners,
 }
 
 impl Programs {
     fn now() -> Self {
-        let mut inodes = HashMap::new();
+        let (mut inodes, mut servers) = (HashMap::new(), HashSet::new());
         // Without the table nobody is known.
         let looked = SocketTable::open().and_then(|mut table| {
             table.look(|socket| {
+                if socket.state == State::Listen {
+                    servers.insert(socket.local.port());
+                }
                 let [local, peer] = [socket.local, socket.peer].map(canonical);
                 inodes.insert((local, peer), socket.inode);
             })
@@ -73,7 +92,15 @@ impl Programs {
         if looked.is_err() {
             inodes.clear();
         }
-        Self { inodes, owners: Owners::read(None) }
+        Self { inodes, servers, owners: Owners::read(None) }
+    }
+
+    /// The server's of both ends, or what is more likely its.
+    fn port(&self, direction: &TracedDirection) -> u16 {
+        let port = |end: &str| end.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(u16::MAX);
+        let ports = [port(&direction.from), port(&direction.to)];
+        let served = ports.into_iter().find(|port| self.servers.contains(port));
+        served.unwrap_or(ports[0].min(ports[1]))
     }
 
     fn of(&self, from: &str, to: &str) -> Option<i32> {
@@ -96,10 +123,4 @@ fn is_of_this_network(pid: i32) -> bool {
 /// Whether one of this host's interfaces has the address: only then it can be bound.
 fn is_of_this_host(end: &str) -> bool {
     end.parse::<SocketAddr>().is_ok_and(|end| UdpSocket::bind((end.ip(), 0)).is_ok())
-}
-
-/// The one of both ends that is more likely a server's.
-fn port(direction: &TracedDirection) -> u16 {
-    let port = |end: &str| end.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(u16::MAX);
-    port(&direction.from).min(port(&direction.to))
 }
