@@ -21,6 +21,8 @@ const TOOLS: [&str; 3] = ["kmod", "lsb-release", "patch"];
 const ENTER: &str = r#"set -e
 root=$1 files=$2 bench=$3 mounts=$4 release=$5
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C DEBIAN_FRONTEND=noninteractive
+# It is a place of this system.
+unset TMPDIR
 mount -t tmpfs tmpfs "$mounts"
 mkdir "$mounts/upper" "$mounts/work" "$mounts/root"
 mount -t overlay overlay -o "lowerdir=$root,upperdir=$mounts/upper,workdir=$mounts/work" "$mounts/root"

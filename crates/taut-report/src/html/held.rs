@@ -6,7 +6,7 @@ use taut_event::Holder;
 use taut_explain::{Found, Held, Verdict, VerdictOn};
 
 use super::page::{Page, code, escape, push, sentence};
-use crate::explained_file::{held_by, holder};
+use crate::explained_file::{held_by, holder, holder_alone};
 use crate::lane::Lane;
 use crate::units;
 
@@ -56,7 +56,10 @@ pub(super) fn lanes(page: &mut Page, drawn: &[Lane<'_>], since: &str) {
     let legend: String = used
         .iter()
         .map(|one| {
-            let name = escape(&holder(one.name()));
+            // Which end that is depends on the direction.
+            let is_either = *one == Holder::PeerTurn;
+            let name = if is_either { holder_alone(one.name()) } else { holder(one.name()) };
+            let name = escape(&name);
             format!("<li><i style=\"background: var(--held-{})\"></i>{name}</li>", one.name())
         })
         .collect();
