@@ -9,7 +9,7 @@ use crate::warn::Warn;
 const LEAST_PAIRS: usize = 4;
 
 /// Finds what is usual between hosts of one rack and between racks, and which pairs are beyond their thresholds.
-/// The works of the outcome are those of the plan.
+/// The works of the outcome are those of the plan. What was judged before is judged anew.
 pub fn judge(plan: &Plan, outcome: &mut MeshOutcome) {
     let hosts = &outcome.hosts;
     for (work, of_plan) in outcome.works.iter_mut().zip(&plan.work) {
@@ -21,6 +21,7 @@ pub fn judge(plan: &Plan, outcome: &mut MeshOutcome) {
         }
         work.usual = figures.iter().flat_map(|&figure| usual(hosts, &work.pairs, figure)).collect();
         for pair in &mut work.pairs {
+            (pair.misses, pair.times_usual) = (Vec::new(), None);
             let Some(measured) = &pair.measured else { continue };
             let between = between(hosts, pair.near, pair.far);
             let usual = |figure: Figure| {
@@ -142,6 +143,22 @@ mod tests {
         // Without racks all are alike, and only one is far from the rest.
         let work = judged("p50 > 4 * usual", [None; 6], pairs);
         assert_eq!(work.worst(), [8]);
+    }
+
+    #[test]
+    fn what_is_judged_again_keeps_nothing_of_what_was() {
+        let text = "[mesh]\nhosts = [\"a\", \"b\"]\n[[mesh.work]]\necho = \"udp\"\nwarn = \"lost > 0\"\n";
+        let plan = Plan::parse(text).unwrap();
+        let works = crate::blank::works(&plan, &[crate::pairs::Pair { near: 0, far: 1 }], &|_| String::new());
+        let mut outcome = MeshOutcome { hosts: vec![HostOutcome::default(); 2], works, results: None };
+        outcome.works[0].pairs[0] = pair(0, 1, 50, 3);
+        judge(&plan, &mut outcome);
+        assert!(outcome.has_misses());
+        // A later attempt failed: there is no figure to be beyond anything.
+        let pair = &mut outcome.works[0].pairs[0];
+        (pair.reached, pair.measured) = (Reached::Failed(String::new()), None);
+        judge(&plan, &mut outcome);
+        assert!(!outcome.has_misses());
     }
 
     #[test]

@@ -35,7 +35,10 @@ mod words;
 mod work;
 
 #[cfg(feature = "nats")]
-pub use bus::{AgentSettings, Allowed, GatherSettings, Hours, Network, Own, Servers, agent, gather};
+pub use bus::{
+    AgentEnded, AgentSettings, Allowed, GatherSettings, Gathered, Hours, MOST_TIME, Network, Own, Servers, agent,
+    gather,
+};
 pub use error::Error;
 pub use far::Via;
 pub use figure::{Figure, Measured};

@@ -70,7 +70,15 @@ impl Running {
     /// # Errors
     /// Also when it writes too much; it is ended then.
     pub(crate) fn wait(&mut self, limit: Duration, stop: &AtomicBool) -> io::Result<Waited<Done>> {
-        let waited = self.until(limit, stop, Self::has_ended)?;
+        self.wait_unless(limit, &|| stop.load(Ordering::Relaxed))
+    }
+
+    /// The same, for what is to stop for other reasons than a flag.
+    ///
+    /// # Errors
+    /// As [`Running::wait`].
+    pub(crate) fn wait_unless(&mut self, limit: Duration, stops: &dyn Fn() -> bool) -> io::Result<Waited<Done>> {
+        let waited = self.until(limit, stops, Self::has_ended)?;
         Ok(match waited {
             Waited::TooLong => Waited::TooLong,
             Waited::Stopped => Waited::Stopped,
@@ -94,7 +102,7 @@ impl Running {
         let mut stdout = File::open(self.stdout.path())?;
         // What has been read and is no whole line yet.
         let mut rest = Vec::new();
-        self.until(limit, stop, |running| {
+        self.until(limit, &|| stop.load(Ordering::Relaxed), |running| {
             let has_ended = running.has_ended()?.is_some();
             stdout.by_ref().take(LONGEST).read_to_end(&mut rest)?;
             let whole = rest.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
@@ -108,7 +116,7 @@ impl Running {
     fn until<T>(
         &mut self,
         limit: Duration,
-        stop: &AtomicBool,
+        stops: &dyn Fn() -> bool,
         mut look: impl FnMut(&mut Self) -> io::Result<Option<T>>,
     ) -> io::Result<Waited<T>> {
         let begin = Instant::now();
@@ -120,7 +128,7 @@ impl Running {
             if let Some(found) = look(self)? {
                 return Ok(Waited::Done(found));
             }
-            if stop.load(Ordering::Relaxed) {
+            if stops() {
                 return Ok(Waited::Stopped);
             }
             if begin.elapsed() >= limit {

@@ -75,9 +75,9 @@ fn each_pair_is_measured_and_what_is_alone_never_overlaps() {
     assert_eq!(reasons(&document, 0), BTreeSet::from(["h3 is not there".to_owned()]));
 }
 
-/// A run in whose middle the server is killed and away for 5 s, while some of the agents are killed that have results
-/// to send. Checks that nothing is lost or counts twice, and returns when the server went and came, and the results.
-fn outage(fleet: &mut Fleet, agents: u16, killed: u16, run: &str) -> ([u64; 2], Vec<Value>) {
+/// A run in whose middle the server is killed and away for a while, in which some of the agents are killed that have
+/// results to send. Checks that nothing is lost or counts twice, and returns when the server went and came, and the results.
+fn outage(fleet: &mut Fleet, agents: u16, killed: u16, run: &str, seconds: u64) -> ([u64; 2], Vec<Value>) {
     let name = |number: u16| format!("h{number}");
     for number in 1..=agents {
         let state = fleet.path(&format!("state{number}"));
@@ -90,7 +90,7 @@ fn outage(fleet: &mut Fleet, agents: u16, killed: u16, run: &str) -> ([u64; 2], 
     fleet.server = None;
     let unix_ns = || std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
     let away = unix_ns();
-    thread::sleep(Duration::from_secs(3));
+    thread::sleep(Duration::from_secs(seconds - 2));
     (1..=killed).for_each(|number| fleet.agents.get_mut(&name(number)).unwrap().signal(Signal::KILL));
     thread::sleep(Duration::from_secs(2));
     let back = unix_ns();
@@ -105,10 +105,12 @@ fn outage(fleet: &mut Fleet, agents: u16, killed: u16, run: &str) -> ([u64; 2], 
     let account = &document["results"];
     let of = |key: &str| account[key].as_u64().unwrap();
     assert_eq!((of("dropped"), of("missing"), &account["unclosed"]), (0, 0, &serde_json::json!([])), "{account}");
+    // Nor is anything in the stream twice.
+    assert_eq!(of("again"), 0, "{account}");
     println!("{agents} agents, {killed} killed: {account}");
     let results = fleet.results();
     assert_eq!(results.iter().filter(|result| result["what"] != "closed").count() as u64, of("taken"));
-    // Each life of an agent is there from its first result to its last, each once and in their order.
+    // Each life of an agent is there from its first result to its last.
     let mut lives: BTreeMap<(String, u64), Vec<u64>> = BTreeMap::new();
     for result in &results {
         let life = (result["agent"].as_str().unwrap().to_owned(), result["epoch"].as_u64().unwrap());
@@ -117,7 +119,7 @@ fn outage(fleet: &mut Fleet, agents: u16, killed: u16, run: &str) -> ([u64; 2], 
     for (life, seqs) in &lives {
         assert_eq!(*seqs, (1..=seqs.len() as u64).collect::<Vec<_>>(), "{life:?}");
     }
-    // Who is killed before its first result has no earlier life.
+    // Who is killed before it has read its plan has no earlier life.
     let named: BTreeSet<&str> = lives.keys().map(|(agent, _)| agent.as_str()).collect();
     assert_eq!(named.len(), usize::from(agents));
     assert!((agents..=agents + killed).contains(&(lives.len() as u16)), "{} lives", lives.len());
@@ -129,7 +131,7 @@ fn nothing_is_lost_untold_or_counted_twice() {
     let Some(mut fleet) = Fleet::served("nothing_is_lost_untold_or_counted_twice") else { return };
     let work = "[[mesh.work]]\necho = \"udp\"\nevery = \"1s\"\nmessages = 20\n";
     fleet.plan(&format!("hosts = [\"label:site=x\"]\nboth_ways = true\n{work}"));
-    let ([away, back], results) = outage(&mut fleet, 3, 1, "22s");
+    let ([away, back], results) = outage(&mut fleet, 3, 1, "22s", 5);
     // Measuring went on without the server, also by the one who was killed.
     for agent in ["h1", "h2", "h3"] {
         let is_meanwhile = |result: &&Value| {
@@ -143,7 +145,27 @@ fn nothing_is_lost_untold_or_counted_twice() {
     assert!(fleet.told("h2").contains("the NATS server is back"), "{}", fleet.told("h2"));
 }
 
-/// The same with 200 agents: some 400 processes.
+/// Its results count from 1 again, and so does who reads them: what agents say last is heard.
+#[test]
+fn a_server_that_lost_its_disk_is_read_from_its_beginning() {
+    let Some(mut fleet) = Fleet::served("a_server_that_lost_its_disk_is_read_from_its_beginning") else { return };
+    fleet.agent("h1", 1, &[]);
+    fleet.agent("h2", 2, &[]);
+    let work = "[[mesh.work]]\necho = \"udp\"\nevery = \"1s\"\nmessages = 5\n";
+    fleet.plan(&format!("hosts = [\"h1\", \"h2\"]\nboth_ways = true\n{work}{work}"));
+    let gathering = fleet.command(&["--for", "10s"]).spawn().unwrap();
+    fleet.hear("h1", " again and again");
+    thread::sleep(Duration::from_secs(5));
+    fleet.server = None;
+    std::fs::remove_dir_all(fleet.path("store")).unwrap();
+    assert!(fleet.serve());
+    let output = gathering.wait_with_output().unwrap();
+    let document = parse(&output);
+    assert!(text(&output.stderr).contains("has lost what it had"), "{}", text(&output.stderr));
+    assert_eq!(document["results"]["unclosed"], serde_json::json!([]), "{document:#}\n{}", text(&output.stderr));
+}
+
+/// An outage with 200 agents: some 400 processes.
 #[test]
 fn of_two_hundred_agents_nothing_is_lost_untold() {
     if !long() {
@@ -152,7 +174,19 @@ fn of_two_hundred_agents_nothing_is_lost_untold() {
     let Some(mut fleet) = Fleet::served("of_two_hundred_agents_nothing_is_lost_untold") else { return };
     let work = "[[mesh.work]]\necho = \"udp\"\nevery = \"15s\"\nmessages = 20\n";
     fleet.plan(&format!("hosts = [\"label:site=x\"]\npairs = \"k=4\"\n{work}"));
-    outage(&mut fleet, 200, 20, "45s");
+    outage(&mut fleet, 200, 20, "45s", 5);
+}
+
+/// An outage for longer than any lease holds, that of who gave the plan among them.
+#[test]
+fn an_outage_longer_than_leases_ends_no_run() {
+    if !long() {
+        return;
+    }
+    let Some(mut fleet) = Fleet::served("an_outage_longer_than_leases_ends_no_run") else { return };
+    let work = "[[mesh.work]]\necho = \"udp\"\nevery = \"1s\"\nmessages = 20\n";
+    fleet.plan(&format!("hosts = [\"label:site=x\"]\nboth_ways = true\n{work}"));
+    outage(&mut fleet, 3, 1, "70s", 40);
 }
 
 /// Its measurement ends with it, and its leases 30 s after it prolonged them last.

@@ -130,6 +130,99 @@ fn names_and_plans_are_data_whoever_writes_them() {
     assert!(kib < 16 << 10, "{kib} KiB");
 }
 
+/// By the agent's limits or because its clock is wrong: more of them than it keeps.
+#[test]
+fn each_refusal_is_told_and_none_is_dropped() {
+    let Some(mut fleet) = Fleet::served("each_refusal_is_told_and_none_is_dropped") else { return };
+    fleet.agent("h1", 1, &[]);
+    let mut raw = Raw::connect(&fleet);
+    raw.say(b"SUB taut.result.h1 1\r\n");
+    raw.settle();
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let tasks = vec![r#"{"work":0,"peer":"h2"}"#; 700].join(",");
+    for (name, written, why) in [("new", now, "stream is not among"), ("old", now - 90_000, "may be wrong")] {
+        let plan = format!(
+            r#"{{"form":1,"plan":"{name}","once":true,"written_unix_s":{written},"seconds":60,"per_host":4,"patience_ms":1000,"has_leases":false,"works":[{{"stream":"tcp"}}],"tasks":[{tasks}]}}"#
+        );
+        raw.publish("$KV.taut_plan.h1", plan.as_bytes());
+        raw.publish("taut.plan.h1", b"");
+        let mut refused = 0;
+        while refused < 700 {
+            let result: serde_json::Value = serde_json::from_slice(&raw.message()).unwrap();
+            if result["what"] == "closed" {
+                // That of the plan before.
+                assert_ne!(result["plan"], name, "{refused} refused");
+                continue;
+            }
+            assert_eq!((&result["what"], &result["dropped"]), (&"refused".into(), &0.into()), "{result}");
+            assert!(result["why"].as_str().unwrap().contains(why), "{result}");
+            refused += 1;
+        }
+    }
+}
+
+/// What was measured can't be measured again: where it can't be kept, it is told all the same.
+#[test]
+fn what_can_t_be_kept_is_told() {
+    let Some(mut fleet) = Fleet::served("what_can_t_be_kept_is_told") else { return };
+    fleet.three(&[]);
+    let work = "[[mesh.work]]\necho = \"udp\"\nmessages = 20\n";
+    fleet.plan(&format!("hosts = [\"h1\", \"h2\", \"h3\"]\nboth_ways = true\n{work}{work}"));
+    let measure = fleet.command(&["--out", "measured"]);
+    // No file is longer than two blocks: results are, as on a full disk.
+    let mut limited = Command::new("sh");
+    limited.current_dir(fleet.directory.path()).args(["-c", "trap '' XFSZ; ulimit -f 2; exec \"$0\" \"$@\""]);
+    let output = limited.arg(measure.get_program()).args(measure.get_args()).output().unwrap();
+    let document = parse(&output);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert_eq!(document["ended"]["how"], "failed", "{document:#}");
+    assert!(document["ended"]["why"].as_str().unwrap().contains("results.jsonl"), "{document:#}");
+    assert_eq!((reasons(&document, 0), &document["results"]["taken"]), (BTreeSet::new(), &12.into()), "{document:#}");
+}
+
+/// By a stream of that name that was made for something else, results would never be read.
+#[test]
+fn a_stream_that_can_t_be_read_from_is_told() {
+    let Some(mut fleet) = Fleet::served("a_stream_that_can_t_be_read_from_is_told") else { return };
+    let mut raw = Raw::connect(&fleet);
+    let stream = r#"{"name":"TAUT","subjects":["taut.result.>"],"retention":"limits","max_consumers":-1,"max_msgs":-1,"max_bytes":-1,"discard":"old","storage":"file","num_replicas":1}"#;
+    raw.say(b"SUB made 1\r\n");
+    raw.say(format!("PUB $JS.API.STREAM.CREATE.TAUT made {}\r\n{stream}\r\n", stream.len()).as_bytes());
+    let made = text(&raw.message());
+    assert!(made.contains("\"did_create\":true"), "{made}");
+    fleet.begin("h1", 1, &[]);
+    fleet.hear("h1", "the stream TAUT is there without allow_direct");
+}
+
+/// What somebody else wrote meanwhile is somebody else's.
+#[test]
+fn who_takes_a_plan_back_takes_no_other() {
+    let Some(mut fleet) = Fleet::served("who_takes_a_plan_back_takes_no_other") else { return };
+    fleet.agent("h1", 1, &[]);
+    fleet.agent("h2", 2, &[]);
+    fleet.plan(
+        "hosts = [\"h1\", \"h2\"]\nboth_ways = true\n\
+         [[mesh.work]]\necho = \"udp\"\nevery = \"1s\"\nmessages = 5\n",
+    );
+    let gathering = fleet.command(&["--for", "4s"]).spawn().unwrap();
+    fleet.hear("h2", " again and again");
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let plan = format!(
+        r#"{{"form":1,"plan":"x","once":true,"written_unix_s":{now},"seconds":600,"per_host":4,"patience_ms":1000,"has_leases":false,"works":[{{"echo":"udp"}}],"tasks":[]}}"#
+    );
+    let mut raw = Raw::connect(&fleet);
+    raw.publish("$KV.taut_plan.h2", plan.as_bytes());
+    raw.publish("taut.plan.h2", b"");
+    raw.settle();
+    fleet.hear("h2", "plan x: 0 measurements");
+    let output = gathering.wait_with_output().unwrap();
+    let document = parse(&output);
+    assert!(document["results"]["taken"].as_u64() > Some(0), "{document:#}\n{}", text(&output.stderr));
+    fleet.hear("h1", "there is nothing to do");
+    thread::sleep(Duration::from_secs(1));
+    assert!(!fleet.told("h2").contains("there is nothing to do"), "{}", fleet.told("h2"));
+}
+
 fn toml_string(text: &str) -> String {
     // A JSON string is a TOML string.
     serde_json::to_string(text).unwrap()
@@ -144,12 +237,12 @@ fn over_tls_and_with_a_password() {
     if !fleet.serve() {
         return;
     }
-    let password = |text: &str| {
-        let path = fleet.path(text);
+    let password = |name: &str, text: &str| {
+        let path = fleet.path(name);
         fs::write(&path, format!("{text}\n")).unwrap();
         format!("?user=ann&password-file={}&ca={}", path.display(), certificates.path("root.pem"))
     };
-    let (right, wrong) = (password("secret"), password("guess"));
+    let (right, wrong) = (password("pw1", "secret"), password("pw2", "guess"));
     let stranger = right.replace("root.pem", "alone.pem");
     fleet.plan("hosts = [\"h1\", \"h2\"]\n[[mesh.work]]\necho = \"udp\"\nmessages = 20\n");
     for (name, query, why) in [("w1", wrong, "authorization violation"), ("w2", stranger, "certificate")] {
@@ -161,9 +254,13 @@ fn over_tls_and_with_a_password() {
     fleet.query = right;
     fleet.agent("h1", 1, &[]);
     fleet.agent("h2", 2, &[]);
-    let output = fleet.run(&[]);
+    let output = fleet.run(&["--out", "measured"]);
     assert_eq!(output.status.code(), Some(0), "{}\n{}", text(&output.stdout), text(&output.stderr));
-    assert!(!text(&output.stdout).contains("secret\n"));
+    let kept = ["mesh.json", "results.jsonl"].map(|name| fs::read(fleet.path("measured").join(name)).unwrap());
+    let said = ["w1", "w2", "h1", "h2"].map(|name| fleet.told(name).into_bytes());
+    for bytes in [output.stdout, output.stderr].iter().chain(&kept).chain(&said) {
+        assert!(!bytes.is_empty() && !text(bytes).contains("secret"), "{}", text(bytes));
+    }
 }
 
 #[test]
@@ -217,7 +314,7 @@ fn who_comes_before_the_server_waits_and_says_so() {
     let mut first = fleet.agents.remove("h1").unwrap();
     fleet.start("h1", arguments);
     let code = first.child.wait().unwrap().code();
-    assert_eq!(code, Some(1), "{}", fleet.told("h1"));
+    assert_eq!(code, Some(2), "{}", fleet.told("h1"));
     assert!(fleet.told("h1").contains("another agent called h1 has begun"), "{}", fleet.told("h1"));
 }
 
@@ -250,6 +347,13 @@ fn what_makes_no_sense_is_refused_with_what_to_write() {
     ] {
         refused(&mut agent(&[&on[..], &more].concat()), why);
     }
-    refused(&mut agent(&["--on", "nats://ann:secret@n1"]), "would be in every recording");
-    refused(&mut agent(&["--on", "nats://n1/subject"]), "no");
+    refused(&mut agent(&["--on", "nats://n1/subject"]), "so none is written");
+    refused(&mut fleet.command(&["--for", "25h"]), "up to 24h");
+    for (on, why) in [
+        ("nats://ann:secret@n1", "would be in every recording"),
+        ("nats://n1?password=secret", "there is no setting password"),
+    ] {
+        refused(&mut agent(&["--on", on]), why);
+        assert!(!text(&agent(&["--on", on]).output().unwrap().stderr).contains("secret"));
+    }
 }

@@ -20,6 +20,8 @@ struct Life {
     again: u64,
     dropped: u64,
     is_closed: bool,
+    /// It has orders, and nothing has come of it.
+    is_awaited: bool,
 }
 
 /// What has come. An agent sends its results in their order, so that of each life the highest number tells all.
@@ -30,6 +32,12 @@ pub(super) struct Account {
 }
 
 impl Account {
+    /// Says that this life of an agent has orders: it is unclosed until it says something else.
+    pub(super) fn expect(&mut self, agent: &str, epoch: u64, plan: &str) {
+        let key = (agent.to_owned(), epoch, plan.to_owned());
+        self.lives.entry(key).or_insert_with(|| Life { is_awaited: true, ..Life::default() });
+    }
+
     /// Takes a result into account; whether it is new.
     pub(super) fn take(&mut self, report: &Report) -> bool {
         let key = (report.agent.clone(), report.epoch, report.plan.clone());
@@ -42,6 +50,9 @@ impl Account {
             highest: report.before,
             ..Life::default()
         });
+        if std::mem::take(&mut life.is_awaited) {
+            (life.before, life.highest) = (report.before, report.before);
+        }
         // What was sent again may come after later ones.
         if report.seq <= life.highest {
             life.again += 1;
@@ -113,6 +124,19 @@ mod tests {
         // A new life counts anew, and the old one stays closed.
         assert!(account.take(&report(2, 11, 0, false)));
         assert!(!account.are_closed("p", &agents) && account.results().unclosed.len() == 1);
+    }
+
+    #[test]
+    fn a_life_of_which_nothing_came_is_told() {
+        let mut account = Account::default();
+        (1..=2).for_each(|epoch| account.expect("a", epoch, "p"));
+        assert!(!account.are_closed("p", &["a".to_owned()]));
+        assert!(account.take(&report(2, 11, 0, true)));
+        // The first life was killed before it said anything, and nobody knows whether it had measured.
+        let sums = account.results();
+        assert_eq!((sums.taken, sums.missing, sums.unclosed.len()), (0, 0, 1));
+        assert!(account.take(&report(1, 11, 0, true)));
+        assert!(account.results().unclosed.is_empty() && account.are_closed("p", &["a".to_owned()]));
     }
 
     proptest! {

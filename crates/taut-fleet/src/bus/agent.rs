@@ -11,15 +11,16 @@ use std::time::Duration;
 use async_nats::{Client, Event, Subscriber};
 use futures_util::StreamExt;
 use tokio::sync::{Notify, mpsc};
-use tokio::task::{LocalSet, spawn_blocking, spawn_local};
+use tokio::task::{JoinHandle, LocalSet, spawn_blocking, spawn_local};
 use tokio::time::{Instant, interval, sleep, sleep_until, timeout};
 
 use super::message::{Member, Orders, check_labels, unix_ns, written};
-use super::orders::{InForce, Shared};
+use super::orders::{InForce, Shared, fitting};
 use super::own::Own;
 use super::servers::Servers;
 use super::store::{Changed, Store};
 use super::unsent::{MOST_UNSENT, Unsent};
+use super::until::Until;
 use crate::error::Error;
 use crate::host::Host;
 use crate::process::{Running, Waited};
@@ -48,6 +49,15 @@ pub struct AgentSettings<'a> {
     pub stop: &'a AtomicBool,
 }
 
+/// Why an agent ended.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum AgentEnded {
+    /// It was told to.
+    Stopped,
+    /// Another agent of its name has begun, in these words. Starting this one again would end that one.
+    Replaced(String),
+}
+
 /// How often it says that it is there.
 const BEAT: Duration = Duration::from_secs(30);
 /// From one attempt to reach a server or to start its own to the next.
@@ -68,9 +78,9 @@ type Tell<'a> = dyn Fn(&str) + 'a;
 /// Runs an agent until it is stopped. What it has to say comes in sentences.
 ///
 /// # Errors
-/// Where its server can't listen, its state can't be read, or another agent has its name. A NATS server that is not
-/// there is waited for.
-pub fn agent(settings: AgentSettings<'_>, tell: &Tell<'_>) -> Result<(), Error> {
+/// Where its server can't listen, or its state can't be read or is another agent's. A NATS server that is not there is
+/// waited for.
+pub fn agent(settings: AgentSettings<'_>, tell: &Tell<'_>) -> Result<AgentEnded, Error> {
     check_labels(&settings.host.labels)?;
     let unsent = Unsent::open(settings.state)?;
     let server = serve(&settings, settings.stop)?;
@@ -163,11 +173,16 @@ fn causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-async fn live(settings: &AgentSettings<'_>, tell: &Tell<'_>, unsent: Unsent, server: Serving) -> Result<(), Error> {
+async fn live(
+    settings: &AgentSettings<'_>,
+    tell: &Tell<'_>,
+    unsent: Unsent,
+    server: Serving,
+) -> Result<AgentEnded, Error> {
     let (sender, events) = mpsc::channel(MOST_EVENTS);
     let name = settings.host.name.clone();
     let connected = connect(settings.on, &name, &sender, settings.stop, tell).await?;
-    let Some((client, store)) = connected else { return Ok(()) };
+    let Some((client, store)) = connected else { return Ok(AgentEnded::Stopped) };
     // A clock that was set back does not make this the earlier life.
     let other = store.member(&name).await.ok().flatten().map_or(0, |(member, _)| member.epoch);
     let shared = Rc::new(Shared {
@@ -184,7 +199,18 @@ async fn live(settings: &AgentSettings<'_>, tell: &Tell<'_>, unsent: Unsent, ser
     let at = settings.host.address.as_str();
     tell(&format!("agent {name} at {at} {} is on {}", ports(&server.ports), settings.on));
     let sending = spawn_local(send(Rc::clone(&shared)));
-    let mut life = Life { settings, tell, shared, client, server, revision: None, orders_at: None, in_force: None };
+    let mut life = Life {
+        settings,
+        tell,
+        shared,
+        client,
+        server,
+        restart: None,
+        ending: Until::default(),
+        revision: None,
+        orders_at: None,
+        in_force: None,
+    };
     let ended = life.run(hints, events).await;
     life.end().await;
     sending.abort();
@@ -198,7 +224,11 @@ fn ports(ports: &[(Transport, u16)]) -> String {
 /// Sends what there is in its order, one after another.
 async fn send(shared: Rc<Shared>) {
     loop {
-        let first = shared.unsent.borrow().first().map(|report| (report.agent.clone(), report.id(), written(report)));
+        let first = shared.unsent.borrow().first().map(|report| {
+            // It may be another server than when it was made.
+            let fits = fitting(report, shared.store.longest_report());
+            (report.agent.clone(), report.id(), written(fits.as_ref().unwrap_or(report)))
+        });
         let Some((agent, id, bytes)) = first else {
             shared.more.notified().await;
             continue;
@@ -216,6 +246,10 @@ struct Life<'a> {
     shared: Rc<Shared>,
     client: Client,
     server: Serving,
+    /// Of a server that has ended.
+    restart: Option<Restart>,
+    /// Set at its end.
+    ending: Until,
     /// Of what it says of itself.
     revision: Option<u64>,
     /// Of its orders.
@@ -223,14 +257,22 @@ struct Life<'a> {
     in_force: Option<InForce>,
 }
 
+/// How far the next start of a server is.
+enum Restart {
+    At(Instant),
+    Begun(JoinHandle<Result<Serving, Error>>),
+}
+
 impl Life<'_> {
-    async fn run(&mut self, mut hints: Subscriber, mut events: mpsc::Receiver<Event>) -> Result<(), Error> {
+    async fn run(&mut self, mut hints: Subscriber, mut events: mpsc::Receiver<Event>) -> Result<AgentEnded, Error> {
         let mut look = interval(LOOK);
         // All agents that start at once say so at once, but not again.
         let offset = BEAT.mul_f64(spread::hash(&self.shared.name) as f64 / u64::MAX as f64);
         let mut next_beat = Instant::now() + offset;
         let (mut read_at, mut is_new, mut is_away) = (Instant::now(), true, false);
-        self.beat().await?;
+        if let Some(why) = self.beat().await {
+            return Ok(AgentEnded::Replaced(why));
+        }
         loop {
             let over = self.in_force.as_ref().and_then(|in_force| in_force.until);
             let over = async {
@@ -256,17 +298,21 @@ impl Life<'_> {
                         (self.tell)(&format!("the NATS server is back; {} results to send", self.shared.unsent.borrow().len()));
                         (is_away, is_new) = (false, true);
                         self.reopen().await;
-                        self.beat().await?;
+                        self.in_force.iter().for_each(InForce::is_back);
+                        next_beat = Instant::now();
                     }
                     _ => {}
                 },
             }
             if self.settings.stop.load(Ordering::Relaxed) {
-                return Ok(());
+                return Ok(AgentEnded::Stopped);
             }
-            if Instant::now() >= next_beat {
+            let is_served = self.watch_server().await;
+            if is_served || Instant::now() >= next_beat {
                 next_beat = Instant::now() + BEAT;
-                self.beat().await?;
+                if let Some(why) = self.beat().await {
+                    return Ok(AgentEnded::Replaced(why));
+                }
                 is_new = true;
             }
             if is_new && read_at <= Instant::now() {
@@ -274,7 +320,6 @@ impl Life<'_> {
                 read_at = Instant::now() + LEAST_BETWEEN;
                 self.read_orders().await;
             }
-            self.watch_server().await?;
         }
     }
 
@@ -285,18 +330,18 @@ impl Life<'_> {
         }
     }
 
-    /// Says that it is there. That nobody hears it is no reason to end.
-    async fn beat(&mut self) -> Result<(), Error> {
+    /// Says that it is there, and returns why it is to end. That nobody hears it is no reason to.
+    async fn beat(&mut self) -> Option<String> {
         let Shared { store, epoch, name, .. } = &*self.shared;
         let member = Member::new(&self.settings.host, &self.server.ports, self.settings.version, *epoch);
-        let Ok(told) = store.tell_member(&member, self.revision).await else { return Ok(()) };
+        let Ok(told) = store.tell_member(&member, self.revision).await else { return None };
         let told = match told {
             Changed::Done(revision) => Ok(Changed::Done(revision)),
             // Another life of this name, or what it said has aged out.
             Changed::Taken => match store.member(name).await {
                 Ok(Some((other, _))) if other.epoch > *epoch => {
                     let text = "each needs a name of its own (--name)";
-                    return Err(Error::new(format!("another agent called {name} has begun: {text}")));
+                    return Some(format!("another agent called {name} has begun: {text}"));
                 }
                 Ok(Some((other, revision))) if other.epoch == *epoch => {
                     store.tell_member(&member, Some(revision)).await
@@ -307,7 +352,7 @@ impl Life<'_> {
         if let Ok(Changed::Done(revision)) = told {
             self.revision = Some(revision);
         }
-        Ok(())
+        None
     }
 
     async fn read_orders(&mut self) {
@@ -324,7 +369,12 @@ impl Life<'_> {
         };
         match Orders::parse(&value.bytes) {
             Ok(orders) if orders.is_stale(unix_ns() / 1_000_000_000) => {
-                (self.tell)(&format!("plan {} is of long ago, and nobody waits for it", orders.plan));
+                let ago = Duration::from_secs((unix_ns() / 1_000_000_000).saturating_sub(orders.written_unix_s));
+                let text = format!("plan {} is of long ago, {ago:?} by this host's clock", orders.plan);
+                (self.tell)(&format!("{text}: nobody waits for it, or the clock is wrong"));
+                // Who waits for it all the same is told so.
+                let why = format!("the plan is {ago:?} old by the clock of this host, which may be wrong");
+                self.in_force = Some(InForce::begin(&self.shared, orders, Some(why)));
             }
             Ok(orders) => {
                 let (plan, tasks) = (&orders.plan, orders.tasks.len());
@@ -332,7 +382,7 @@ impl Life<'_> {
                     "plan {plan}: {tasks} measurements{}",
                     if orders.once { "" } else { " again and again" }
                 ));
-                self.in_force = Some(InForce::begin(&self.shared, orders));
+                self.in_force = Some(InForce::begin(&self.shared, orders, None));
             }
             Err(error) => (self.tell)(&format!("what stands in taut_plan is refused: {error}")),
         }
@@ -344,33 +394,43 @@ impl Life<'_> {
         }
     }
 
-    async fn watch_server(&mut self) -> Result<(), Error> {
-        self.server.running.end_if_too_loud();
-        let Some(end) = self.server.running.end() else { return Ok(()) };
-        let why = end.err().unwrap_or_else(|| "with code 0".to_owned());
-        (self.tell)(&format!("its server has ended ({why}), and is started again"));
-        loop {
-            pause(AGAIN, self.settings.stop).await;
-            if self.settings.stop.load(Ordering::Relaxed) {
-                return Ok(());
+    /// Starts its server again where it has ended, an attempt after another, while all else goes on. Whether it listens
+    /// elsewhere now.
+    async fn watch_server(&mut self) -> bool {
+        match self.restart.take() {
+            None => {
+                self.server.running.end_if_too_loud();
+                if let Some(end) = self.server.running.end() {
+                    let why = end.err().unwrap_or_else(|| "with code 0".to_owned());
+                    (self.tell)(&format!("its server has ended ({why}), and is started again"));
+                    self.restart = Some(Restart::At(Instant::now() + AGAIN));
+                }
             }
-            let (taut, at) =
-                (self.settings.taut.to_owned(), SocketAddr::new(self.settings.host.listen, self.settings.port));
-            // It is stopped by its limit of time at the latest.
-            let started = spawn_blocking(move || start(&taut, at, &AtomicBool::new(false))).await;
-            match started {
+            Some(Restart::At(at)) if at <= Instant::now() => {
+                let at = SocketAddr::new(self.settings.host.listen, self.settings.port);
+                let (taut, ending) = (self.settings.taut.to_owned(), self.ending.clone());
+                self.restart = Some(Restart::Begun(spawn_blocking(move || start(&taut, at, ending.flag()))));
+            }
+            Some(Restart::Begun(begun)) if begun.is_finished() => match begun.await {
                 Ok(Ok(serving)) => {
                     self.server = serving;
-                    return self.beat().await;
+                    return true;
                 }
-                Ok(Err(error)) => (self.tell)(&error.to_string()),
-                Err(_) => {}
-            }
+                failed => {
+                    if let Ok(Err(error)) = failed {
+                        (self.tell)(&error.to_string());
+                    }
+                    self.restart = Some(Restart::At(Instant::now() + AGAIN));
+                }
+            },
+            waits => self.restart = waits,
         }
+        false
     }
 
     /// Ends what it does, sends what it has, and says that it is gone.
     async fn end(&mut self) {
+        self.ending.set();
         self.close().await;
         let all = async {
             while self.shared.unsent.borrow().first().is_some() {

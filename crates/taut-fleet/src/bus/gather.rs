@@ -1,9 +1,11 @@
 //! One run of a mesh of agents: gives them the plan, gathers what they find, and takes the plan away again.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -13,8 +15,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::account::Account;
 use super::agent::connect;
+use super::assemble::assemble;
 use super::lease::{Lease, PROLONG};
-use super::message::{Found, Member, Orders, Report, Task, unix_ns, written};
+use super::message::{Found, LEFT, Orders, Report, Task, unix_ns, written};
 use super::servers::Servers;
 use super::store::{LEASE_AGE, Store};
 use crate::blank;
@@ -44,18 +47,31 @@ pub struct GatherSettings<'a> {
     pub stop: &'a AtomicBool,
 }
 
+/// What a run came to.
+#[derive(Clone, Debug)]
+pub struct Gathered {
+    /// What was measured.
+    pub outcome: MeshOutcome,
+    /// Why that is not all, or not kept.
+    pub failed: Option<Error>,
+}
+
 /// For a server to be reached.
 const REACHED: Duration = Duration::from_secs(20);
-/// For what agents that were told to end say last.
+/// For what agents that were told to end say last, since the last that came.
 const CLOSING: Duration = Duration::from_secs(10);
 /// The same where the user has no patience.
 const HURRIED: Duration = Duration::from_secs(2);
+/// For all that they say last.
+const MOST_CLOSING: Duration = Duration::from_secs(600);
+/// For orders to be given, if the server goes away then.
+const GIVEN: Duration = Duration::from_secs(60);
+/// A server that does not come back for so long is waited for no more.
+const MOST_AWAY: Duration = Duration::from_secs(600);
 /// Between two looks at what is new.
 const AGAIN: Duration = Duration::from_millis(100);
 /// From an attempt to read that failed to the next.
 const AWAY: Duration = Duration::from_millis(500);
-/// Agents end by themselves so much after who gathers should have told them.
-const LEFT: Duration = Duration::from_secs(60);
 /// The lease of who gives orders.
 const ORDERING: &str = "orders";
 /// In the directory of results.
@@ -66,8 +82,9 @@ type Tell<'a> = dyn Fn(&Progress) + 'a;
 /// Runs a plan, given as TOML, on agents.
 ///
 /// # Errors
-/// Where the plan makes no sense, no server answers, or somebody else runs a plan on these agents.
-pub fn gather(plan: &str, settings: GatherSettings<'_>, tell: &Tell<'_>) -> Result<MeshOutcome, Error> {
+/// Where the plan makes no sense, no server answers, or somebody else runs a plan on these agents. What goes wrong
+/// after the first result stands beside what was measured.
+pub fn gather(plan: &str, settings: GatherSettings<'_>, tell: &Tell<'_>) -> Result<Gathered, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -75,7 +92,7 @@ pub fn gather(plan: &str, settings: GatherSettings<'_>, tell: &Tell<'_>) -> Resu
     LocalSet::new().block_on(&runtime, run(plan, settings, tell))
 }
 
-async fn run(text: &str, settings: GatherSettings<'_>, tell: &Tell<'_>) -> Result<MeshOutcome, Error> {
+async fn run(text: &str, settings: GatherSettings<'_>, tell: &Tell<'_>) -> Result<Gathered, Error> {
     let (events, _) = mpsc::channel(1);
     let say = |text: &str| tell(&Progress::Said(text.to_owned()));
     let found = timeout(REACHED, connect(settings.on, "taut mesh run", &events, settings.stop, &say)).await;
@@ -93,21 +110,30 @@ async fn run(text: &str, settings: GatherSettings<'_>, tell: &Tell<'_>) -> Resul
             settings.on
         )));
     };
-    let mut gathering = match Gathering::new(text, settings, tell, store).await {
+    // All that is waited for from here on may take longer than its age.
+    let lease = lease.keep();
+    let mut gathering = match Gathering::new(text, settings, tell, store, lease.lost()).await {
         Ok(gathering) => gathering,
         Err(error) => {
             lease.give_back().await;
             return Err(error);
         }
     };
-    let lease = gathering.all(lease).await;
+    gathering.all().await;
     gathering.withdraw().await;
-    if let Some(lease) = lease {
-        lease.give_back().await;
-    }
+    lease.give_back().await;
     // What is on its way to the server gets there.
     let _ = timeout(HURRIED, client.flush()).await;
     gathering.done()
+}
+
+/// What was read.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Read {
+    Nothing,
+    /// What is none of this run's.
+    Other,
+    Ours,
 }
 
 /// What is waited for: a work of a pair, or a look into it.
@@ -133,11 +159,24 @@ struct Gathering<'a> {
     next: u64,
     began_unix_ns: u64,
     lines: Option<BufWriter<File>>,
+    /// Which life each agent was in when the hosts were assembled.
+    epochs: HashMap<String, u64>,
+    /// Set when somebody else has the lease of who gives orders.
+    lost: Rc<Cell<bool>>,
+    /// Why it ends early.
     failed: Option<Error>,
+    /// Why results are not kept.
+    unkept: Option<Error>,
 }
 
 impl<'a> Gathering<'a> {
-    async fn new(text: &str, settings: GatherSettings<'a>, tell: &'a Tell<'a>, store: Store) -> Result<Self, Error> {
+    async fn new(
+        text: &str,
+        settings: GatherSettings<'a>,
+        tell: &'a Tell<'a>,
+        store: Store,
+        lost: Rc<Cell<bool>>,
+    ) -> Result<Self, Error> {
         let (plan, members) = assemble(text, &store, settings.stop, tell).await?;
         let pairs = choose(&plan, settings.all)?;
         let host = |host: &Host| HostOutcome {
@@ -179,16 +218,23 @@ impl<'a> Gathering<'a> {
             wanted: HashSet::new(),
             account: Account::default(),
             began_unix_ns: unix_ns(),
+            epochs: members.into_iter().map(|(name, member)| (name, member.epoch)).collect(),
+            lost,
             failed: None,
+            unkept: None,
         })
     }
 
     fn is_stopped(&self) -> bool {
-        self.settings.stop.load(Ordering::Relaxed) || self.failed.is_some()
+        self.settings.stop.load(Ordering::Relaxed) || self.failed.is_some() || self.lost.get()
     }
 
-    /// The measurements, then the looks. Returns the lease as long as it is held.
-    async fn all(&mut self, lease: Lease) -> Option<Lease> {
+    fn say(&self, text: impl Into<String>) {
+        (self.tell)(&Progress::Said(text.into()));
+    }
+
+    /// The measurements, then the looks.
+    async fn all(&mut self) {
         let mut tasks = Vec::new();
         for number in 0..self.plan.work.len() {
             for (at, pair) in self.outcome.works[number].pairs.iter().enumerate() {
@@ -200,11 +246,11 @@ impl<'a> Gathering<'a> {
         }
         let repeat = self.settings.time;
         let longest = self.plan.work.iter().map(Work::longest).max().unwrap_or_default();
-        let lease = self.part(tasks, repeat, longest, lease).await?;
-        judge(&self.plan, &mut self.outcome);
+        self.part(tasks, repeat, longest).await;
         if self.is_stopped() {
-            return Some(lease);
+            return;
         }
+        judge(&self.plan, &mut self.outcome);
         let mut looks = Vec::new();
         for (number, _) in self.plan.work.iter().enumerate().filter(|(_, work)| work.explain) {
             let work = &self.outcome.works[number];
@@ -212,76 +258,27 @@ impl<'a> Gathering<'a> {
                 work.worst().into_iter().take(MOST_EXPLAINED).map(|at| (number, at, Some(period(&work.pairs[at])))),
             );
         }
-        if looks.is_empty() {
-            return Some(lease);
-        }
-        self.part(looks, None, LOOK, lease).await
+        self.part(looks, None, LOOK).await;
     }
 
     /// Gives orders for tasks, and waits until all have a result, the time is over or nothing comes any more.
-    async fn part(
-        &mut self,
-        tasks: Vec<(usize, usize, Option<Duration>)>,
-        time: Option<Duration>,
-        longest: Duration,
-        mut lease: Lease,
-    ) -> Option<Lease> {
-        if let Err(error) = self.give(&tasks, time).await {
-            self.failed = Some(error);
-            return Some(lease);
+    async fn part(&mut self, tasks: Vec<(usize, usize, Option<Duration>)>, time: Option<Duration>, longest: Duration) {
+        if tasks.is_empty() {
+            return;
         }
         let silence = longest + MARGIN + self.plan.patience + LEASE_AGE;
-        let began = Instant::now();
-        let (mut heard, mut prolonged, mut is_away) = (began, began, false);
-        let (all, mut told) = (tasks.len(), None);
-        loop {
-            if self.is_stopped() || self.wanted.is_empty() && time.is_none() {
-                break;
-            }
-            if time.is_some_and(|time| began.elapsed() >= time) {
-                break;
-            }
-            if prolonged.elapsed() >= PROLONG {
-                prolonged = Instant::now();
-                if let Ok(false) = lease.prolong().await {
-                    self.failed = Some(Error::new("another `taut mesh run` has begun on these agents"));
-                    return None;
-                }
-            }
-            match self.read_one().await {
-                Ok(true) => heard = Instant::now(),
-                Ok(false) if time.is_none() && heard.elapsed() >= silence => break,
-                Ok(false) => sleep(AGAIN).await,
-                Err(error) => {
-                    if !is_away {
-                        (self.tell)(&Progress::Said(format!(
-                            "the NATS server is away ({error}); the agents measure on"
-                        )));
-                    }
-                    is_away = true;
-                    heard = Instant::now();
-                    sleep(AWAY).await;
-                    continue;
-                }
-            }
-            if is_away {
-                is_away = false;
-                (self.tell)(&Progress::Said("the NATS server is back".to_owned()));
-            }
-            let done = all - self.wanted.len();
-            if told.replace(done) == Some(done) {
-                continue;
-            }
-            (self.tell)(&if tasks.iter().any(|(_, _, look)| look.is_some()) {
-                Progress::Explained(done, all)
-            } else {
-                Progress::Pairs(done, all)
-            });
+        match self.give(&tasks, time).await {
+            Ok(()) => self.read(&tasks, time, silence).await,
+            Err(error) => self.failed = Some(error),
+        }
+        if self.lost.get() {
+            self.failed = Some(Error::new("another `taut mesh run` has begun on these agents"));
         }
         for (work, at, look) in std::mem::take(&mut self.wanted) {
-            let why = match time {
-                Some(time) => format!("no result came within {time:?}"),
-                None => format!("no result came, and for {silence:?} none of any pair"),
+            let why = match (&self.failed, time) {
+                (Some(error), _) => format!("no result came before the run failed: {error}"),
+                (None, Some(time)) => format!("no result came within {time:?}"),
+                (None, None) => format!("no result came, and for {silence:?} none of any pair"),
             };
             let pair = &mut self.outcome.works[work].pairs[at];
             match (look, self.settings.stop.load(Ordering::Relaxed)) {
@@ -290,7 +287,73 @@ impl<'a> Gathering<'a> {
                 (true, _) => pair.explained = Some(Explained { failed: Some(why), ..Explained::default() }),
             }
         }
-        Some(lease)
+    }
+
+    /// Reads what comes of tasks until that is all, the time is over, or nothing has come for so long.
+    async fn read(&mut self, tasks: &[(usize, usize, Option<Duration>)], time: Option<Duration>, silence: Duration) {
+        let is_look = tasks.iter().any(|(_, _, look)| look.is_some());
+        let began = Instant::now();
+        let (mut heard, mut answered, mut counted, mut is_away) = (began, began, began, false);
+        let mut told = None;
+        while !self.is_stopped() && time.map_or(!self.wanted.is_empty(), |time| began.elapsed() < time) {
+            if !is_away && counted.elapsed() >= PROLONG {
+                counted = Instant::now();
+                self.count_again().await;
+            }
+            let read = match self.read_one().await {
+                Ok(read) => read,
+                Err(error) => {
+                    if !is_away {
+                        self.say(format!("the NATS server is away ({error}); the agents measure on"));
+                    }
+                    is_away = true;
+                    heard = Instant::now();
+                    if time.is_none() && answered.elapsed() >= MOST_AWAY {
+                        self.failed = Some(Error::new(format!("the NATS server was away for {MOST_AWAY:?}: {error}")));
+                    }
+                    sleep(AWAY).await;
+                    self.reopen().await;
+                    continue;
+                }
+            };
+            answered = Instant::now();
+            if is_away {
+                is_away = false;
+                self.say("the NATS server is back");
+            }
+            match read {
+                Read::Ours => heard = Instant::now(),
+                _ if time.is_none() && heard.elapsed() >= silence => return,
+                Read::Other => {}
+                Read::Nothing => sleep(AGAIN).await,
+            }
+            let (all, done) = (tasks.len(), tasks.len() - self.wanted.len());
+            if told.replace(done) != Some(done) {
+                (self.tell)(&if is_look { Progress::Explained(done, all) } else { Progress::Pairs(done, all) });
+            }
+        }
+    }
+
+    /// A server that has lost its disk has none of what we need, and counts results from 1 again.
+    async fn reopen(&mut self) {
+        if self.store.is_away() {
+            return;
+        }
+        if let Ok(store) = Store::open(self.store.client.clone()).await {
+            self.store = store;
+            self.count_again().await;
+        }
+    }
+
+    /// Reads from the first result on where there are fewer than we have read. What is read twice counts once.
+    async fn count_again(&mut self) {
+        if !self.store.is_away()
+            && let Ok(newest) = self.store.newest_report().await
+            && newest + 1 < self.next
+        {
+            self.next = 1;
+            self.say("the NATS server has lost what it had; what agents have not sent before is read");
+        }
     }
 
     /// Writes what each agent has to do.
@@ -321,45 +384,81 @@ impl<'a> Gathering<'a> {
         }
         let orders: BTreeMap<String, Orders> =
             orders.into_iter().map(|(host, orders)| (self.outcome.hosts[host].name.clone(), orders)).collect();
+        for (name, orders) in &orders {
+            self.store.takes(name, orders)?;
+        }
+        let is_first = self.runs.is_empty();
+        for name in orders.keys() {
+            // Agents may have begun anew meanwhile.
+            let epoch = if is_first {
+                self.epochs.get(name).copied()
+            } else {
+                self.store.member(name).await.ok().flatten().map(|(member, _)| member.epoch)
+            };
+            epoch.into_iter().for_each(|epoch| self.account.expect(name, epoch, &run));
+        }
         // Who has nothing to do any more is told so.
         let idle: Vec<String> = self.ordered.iter().filter(|name| !orders.contains_key(*name)).cloned().collect();
+        let end = Instant::now() + GIVEN;
         for name in idle {
-            self.store.order(&name, None).await?;
+            self.take_back(&name, end).await?;
         }
         self.runs.push((run, orders.keys().cloned().collect()));
         for (name, orders) in &orders {
             self.ordered.insert(name.clone());
-            self.store.order(name, Some(orders)).await?;
+            let mut is_told = false;
+            while let Err(error) = self.store.order(name, orders).await {
+                if self.is_stopped() || Instant::now() >= end {
+                    return Err(error);
+                }
+                if !std::mem::replace(&mut is_told, true) {
+                    self.say(format!("the NATS server is away ({error}) while it is told what {name} has to do"));
+                }
+                sleep(AWAY).await;
+            }
         }
         Ok(())
     }
 
+    /// Takes what we gave an agent away, with attempts until then.
+    async fn take_back(&self, name: &str, end: Instant) -> Result<(), Error> {
+        loop {
+            let is_ours = |plan: &str| self.runs.iter().any(|(run, _)| run == plan);
+            match self.store.take_back(name, is_ours).await {
+                Err(_) if Instant::now() < end => sleep(AWAY).await,
+                done => return done,
+            }
+        }
+    }
+
     /// Reads a result if there is one.
-    async fn read_one(&mut self) -> Result<bool, Error> {
-        let Some(message) = self.store.report_from(self.next).await? else { return Ok(false) };
+    async fn read_one(&mut self) -> Result<Read, Error> {
+        let Some(message) = self.store.report_from(self.next).await? else { return Ok(Read::Nothing) };
         self.next = message.sequence.max(self.next) + 1;
         let Ok(report) = Report::parse(&message.subject, &message.payload) else {
             self.account.strange();
-            return Ok(true);
+            return Ok(Read::Other);
         };
         // What is left of another run is none of ours.
         if !self.runs.iter().any(|(run, _)| *run == report.plan) {
-            return Ok(true);
+            return Ok(Read::Other);
         }
         let Some(&near) = self.numbers.get(&report.agent) else {
             self.account.strange();
-            return Ok(true);
+            return Ok(Read::Other);
         };
         if self.account.take(&report) {
             if let Some(lines) = &mut self.lines {
                 let written = lines.write_all(&written(&report)).and_then(|()| lines.write_all(b"\n"));
                 if let Err(error) = written {
-                    self.failed = Some(Error::new(format!("{KEPT}: {error}")));
+                    // What is measured can't be measured again, so all else goes on.
+                    self.say(format!("{KEPT}: {error}; no more results are kept there"));
+                    (self.lines, self.unkept) = (None, Some(Error::new(format!("{KEPT}: {error}"))));
                 }
             }
             self.apply(near, report);
         }
-        Ok(true)
+        Ok(Read::Ours)
     }
 
     fn apply(&mut self, near: usize, report: Report) {
@@ -403,63 +502,50 @@ impl<'a> Gathering<'a> {
         self.wanted.remove(&(work, at, is_look));
     }
 
-    /// Takes the plan back, and waits for what the agents say last.
+    /// For what is said last, since the last that came and in all.
+    fn last_words(&self) -> [Duration; 2] {
+        if self.settings.stop.load(Ordering::Relaxed) { [HURRIED, CLOSING] } else { [CLOSING, MOST_CLOSING] }
+    }
+
+    /// Takes the plan back, and waits for what the agents say last, as long as something comes.
     async fn withdraw(&mut self) {
+        let end = Instant::now() + self.last_words()[0];
         for name in &self.ordered {
-            if let Err(error) = self.store.order(name, None).await {
-                (self.tell)(&Progress::Said(format!("the plan of {name} could not be taken back: {error}")));
+            if let Err(error) = self.take_back(name, end).await {
+                self.say(format!("the plan of {name} could not be taken back: {error}"));
                 break;
             }
         }
-        let limit = if self.settings.stop.load(Ordering::Relaxed) { HURRIED } else { CLOSING };
-        let end = Instant::now() + limit;
-        while Instant::now() < end {
+        self.count_again().await;
+        let (began, mut heard) = (Instant::now(), Instant::now());
+        loop {
+            let [since_last, in_all] = self.last_words();
+            if heard.elapsed() >= since_last || began.elapsed() >= in_all {
+                return;
+            }
             match self.read_one().await {
-                Ok(true) => {}
-                Ok(false) if self.runs.iter().all(|(run, agents)| self.account.are_closed(run, agents)) => break,
-                Ok(false) | Err(_) => sleep(AGAIN).await,
+                Ok(Read::Ours) => heard = Instant::now(),
+                Ok(Read::Other) => {}
+                Ok(Read::Nothing) if self.runs.iter().all(|(run, agents)| self.account.are_closed(run, agents)) => {
+                    return;
+                }
+                Ok(Read::Nothing) | Err(_) => sleep(AGAIN).await,
             }
         }
     }
 
-    fn done(mut self) -> Result<MeshOutcome, Error> {
-        if let Some(lines) = &mut self.lines
-            && let Err(error) = lines.flush()
-        {
-            return Err(Error::new(format!("{KEPT}: {error}")));
+    fn done(mut self) -> Result<Gathered, Error> {
+        if let Some(error) = self.lines.as_mut().and_then(|lines| lines.flush().err()) {
+            self.unkept.get_or_insert_with(|| Error::new(format!("{KEPT}: {error}")));
         }
-        if let Some(error) = self.failed {
-            return Err(error);
-        }
-        self.outcome.results = Some(self.account.results());
-        Ok(self.outcome)
-    }
-}
-
-/// The plan with its hosts, and the agents that are there. Those that are named have some time to come.
-async fn assemble(
-    text: &str,
-    store: &Store,
-    stop: &AtomicBool,
-    tell: &Tell<'_>,
-) -> Result<(Plan, HashMap<String, Member>), Error> {
-    let began = Instant::now();
-    let mut is_told = false;
-    loop {
-        let (members, strange) = store.members().await?;
-        if strange > 0 && !is_told {
-            tell(&Progress::Said(format!("{strange} entries of taut_agents are no agents of this version")));
-        }
-        is_told = true;
-        // What is no host has been told apart when it was read.
-        let hosts: Vec<Host> = members.iter().filter_map(|member| member.host().ok()).collect();
-        let plan = Plan::parse_among(text, &hosts)?;
-        let members: HashMap<String, Member> =
-            members.into_iter().map(|member| (member.name.clone(), member)).collect();
-        let all_there = plan.hosts.iter().all(|host| members.contains_key(&host.name));
-        if all_there || began.elapsed() >= plan.patience || stop.load(Ordering::Relaxed) {
-            return Ok((plan, members));
-        }
-        sleep(AWAY).await;
+        let results = self.account.results();
+        let failed = match self.failed {
+            Some(error) if results.taken == 0 => return Err(error),
+            failed => failed.or(self.unkept),
+        };
+        // With what came after it was judged.
+        judge(&self.plan, &mut self.outcome);
+        self.outcome.results = Some(results);
+        Ok(Gathered { outcome: self.outcome, failed })
     }
 }

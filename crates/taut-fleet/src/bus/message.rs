@@ -23,14 +23,19 @@ const LONGEST_ORDERS: usize = 8 << 20;
 /// One result, in bytes: findings of a look are the longest part.
 pub(super) const LONGEST_REPORT: usize = 1 << 20;
 const MOST_LABELS: usize = 32;
-const LONGEST_LABEL: usize = 256;
+/// A label may be a rack, and is a host's name where it is asked for.
+const LONGEST_LABEL: usize = 253;
 /// A host measures each other host of the largest mesh twice.
 const MOST_TASKS: usize = 200_000;
 const MOST_WORKS: usize = 16;
 /// Both ends have one.
 const MOST_RACKS: usize = 2;
-/// Seconds after which a plan is over that measures once, if nobody has taken it back.
+/// Seconds after which a plan is over if nobody has taken it back: one that measures once, or for the longest time.
 const LONGEST_RUN: u64 = 86_400;
+/// The longest time for which agents measure again and again.
+pub const MOST_TIME: Duration = Duration::from_secs(LONGEST_RUN);
+/// Agents end by themselves so much after who gathers should have told them.
+pub(super) const LEFT: Duration = Duration::from_secs(60);
 /// Seconds by which two hosts' clocks may differ.
 const WRONG_CLOCKS: u64 = 3600;
 /// No agent has more patience, whatever a plan says.
@@ -228,7 +233,8 @@ impl Orders {
     }
 
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, Error> {
-        let orders: Self = read("a plan", bytes, LONGEST_ORDERS)?;
+        let mut orders: Self = read("a plan", bytes, LONGEST_ORDERS)?;
+        orders.seconds = orders.seconds.min((MOST_TIME + LEFT).as_secs());
         check_form("a plan", orders.form)?;
         let is_name = |text: &str| (1..=253).contains(&text.len()) && !text.chars().any(taut_event::steers);
         let is_sound = |task: &Task| {
@@ -257,9 +263,30 @@ impl Orders {
         now_unix_s > self.written_unix_s.saturating_add(self.seconds).saturating_add(WRONG_CLOCKS)
     }
 
+    /// How long it is in force, of an agent that reads it now. One that starts again does not begin to count again,
+    /// unless clocks are that wrong.
+    pub(super) fn left(&self, now_unix_s: u64) -> Duration {
+        let end = self.written_unix_s.saturating_add(self.seconds).saturating_add(WRONG_CLOCKS);
+        Duration::from_secs(end.saturating_sub(now_unix_s).min(self.seconds))
+    }
+
+    /// Over how much the first measurements may be spread, if there is any need to.
+    pub(super) fn half(&self) -> Duration {
+        Duration::from_secs(self.seconds).saturating_sub(LEFT) / 2
+    }
+
     pub(super) fn patience(&self) -> Duration {
         Duration::from_millis(self.patience_ms).min(LONGEST_PATIENCE)
     }
+}
+
+/// Which plan orders are of, whatever else is in them.
+pub(super) fn plan_of(bytes: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct OfPlan {
+        plan: String,
+    }
+    serde_json::from_slice::<OfPlan>(bytes).ok().map(|of| of.plan)
 }
 
 impl Report {
@@ -343,6 +370,7 @@ mod tests {
         let now = unix_ns() / 1_000_000_000;
         assert!(!read.is_stale(now) && !read.is_stale(now + LONGEST_RUN) && read.is_stale(now + 2 * LONGEST_RUN));
         assert_eq!((read.patience(), read.tasks), (Duration::from_secs(20), orders().tasks));
+        assert_eq!(plan_of(&written(&orders())).as_deref(), Some("1-2"));
         let host = Host::new("a b", Some("10.0.0.1"), BTreeMap::new()).unwrap();
         let member = Member::new(&host, &[(Transport::Udp, 7)], "0.1.0", 5);
         let read = Member::parse("a=20b", &written(&member)).unwrap();
@@ -352,6 +380,20 @@ mod tests {
         assert!(Report::parse("taut.result.a=20b", &written(&report)).is_ok());
         assert!(Report::parse("taut.result.b", &written(&report)).is_err());
         assert_eq!(report.id(), "a=20b-5-1");
+    }
+
+    #[test]
+    fn a_plan_ends_whoever_wrote_it_and_however_often_an_agent_starts() {
+        let long = Orders { seconds: u64::MAX, ..orders() };
+        let read = Orders::parse(&written(&long)).unwrap();
+        assert_eq!(read.seconds, 86_460);
+        let now = read.written_unix_s;
+        assert_eq!(read.left(now), Duration::from_secs(86_460));
+        // Of an hour all clocks may be wrong.
+        assert_eq!(read.left(now + 3600 + 80_000), Duration::from_secs(6_460));
+        assert_eq!(read.left(now + 200_000), Duration::ZERO);
+        let short = Orders { seconds: 60 + 20, ..orders() };
+        assert_eq!((short.half(), Orders { seconds: 3, ..orders() }.half()), (Duration::from_secs(10), Duration::ZERO));
     }
 
     #[test]

@@ -13,6 +13,7 @@
 
 mod account;
 mod agent;
+mod assemble;
 mod gather;
 mod lease;
 mod measure;
@@ -25,7 +26,8 @@ mod store;
 mod unsent;
 mod until;
 
-pub use agent::{AgentSettings, agent};
-pub use gather::{GatherSettings, gather};
+pub use agent::{AgentEnded, AgentSettings, agent};
+pub use gather::{GatherSettings, Gathered, gather};
+pub use message::MOST_TIME;
 pub use own::{Allowed, Hours, Network, Own};
 pub use servers::Servers;

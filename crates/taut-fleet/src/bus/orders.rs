@@ -2,19 +2,19 @@
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, RwLock};
-use tokio::task::{JoinHandle, spawn_blocking, spawn_local};
+use tokio::task::{JoinHandle, spawn_blocking, spawn_local, yield_now};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::lease::{self, Lease, PROLONG};
 use super::measure::Measurement;
-use super::message::{Found, LONGEST_REPORT, Member, Orders, Report, Task, unix_ns, written};
+use super::message::{Found, Member, Orders, Report, Task, unix_ns, written};
 use super::own::Own;
-use super::store::Store;
+use super::store::{LEASE_AGE, Store};
 use super::unsent::Unsent;
 use super::until::Until;
 use crate::spread;
@@ -32,6 +32,10 @@ const TRY_AGAIN: Duration = Duration::from_millis(300);
 const AWAY: Duration = Duration::from_secs(1);
 /// For so long it is not asked again where a peer is.
 const KNOWN: Duration = Duration::from_secs(60);
+/// Between two looks whether there is room for what measured nothing.
+const ROOM: Duration = Duration::from_millis(20);
+/// For telling why nothing is done of a plan that is none.
+const REFUSING: Duration = Duration::from_secs(600);
 
 /// An agent, as far as its parts share it.
 pub(super) struct Shared {
@@ -51,16 +55,18 @@ impl Shared {
         self.seq.set(self.seq.get() + 1);
         let [begin_unix_ns, end_unix_ns] = times;
         let report = Report::new(&self.name, self.epoch, self.seq.get(), before, plan, found);
-        let mut report = Report { begin_unix_ns, end_unix_ns, ..report };
-        // What the server never takes would be in the way of all others.
-        let (bytes, most) = (written(&report).len(), self.store.longest().min(LONGEST_REPORT));
-        if bytes > most {
-            report.found =
-                report.found.failed(format!("its result is {bytes} bytes, and the NATS server takes {most}"));
-        }
+        let report = Report { begin_unix_ns, end_unix_ns, ..report };
+        let report = fitting(&report, self.store.longest_report()).unwrap_or(report);
         self.unsent.borrow_mut().push(report);
         self.more.notify_one();
     }
+}
+
+/// What stands for a result that is longer than the server takes, which would be in the way of all others for ever.
+pub(super) fn fitting(report: &Report, most: usize) -> Option<Report> {
+    let bytes = written(report).len();
+    let why = || format!("its result is {bytes} bytes, and the NATS server takes {most}");
+    (bytes > most).then(|| Report { found: report.found.clone().failed(why()), ..report.clone() })
 }
 
 /// A plan in force. It is over when it is closed.
@@ -81,8 +87,14 @@ struct Doing {
     /// What is alone here has all of it.
     here: RwLock<()>,
     peers: RefCell<HashMap<String, (Member, Instant)>>,
-    /// Different each time, for who holds a lease and for what is tried again.
+    /// Addresses that are being asked, where a limit is for each of them.
+    asked: RefCell<HashSet<String>>,
+    /// Since when it can't be known who has a lease.
+    away: Cell<Option<Instant>>,
+    /// Different each time, for what is tried again.
     count: Cell<u64>,
+    /// Why nothing is done of it.
+    refused: Option<String>,
 }
 
 /// What becomes of a task.
@@ -91,34 +103,80 @@ enum Next {
     Later(Duration),
 }
 
+/// Why the leases of a measurement did not hold.
+struct Lost {
+    why: String,
+    /// Not only might somebody else have them.
+    has_other: bool,
+}
+
+/// An address that is asked by one measurement at a time, as long as this is there.
+struct Asking<'a> {
+    asked: &'a RefCell<HashSet<String>>,
+    address: String,
+}
+
+impl<'a> Asking<'a> {
+    /// `None` where it is asked already.
+    fn begin(asked: &'a RefCell<HashSet<String>>, address: &str) -> Option<Self> {
+        let address = address.to_owned();
+        let is_first = asked.borrow_mut().insert(address.clone());
+        // One that is made and not given away would end what the first one has begun.
+        if is_first { Some(Self { asked, address }) } else { None }
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.asked.borrow_mut().remove(&self.address);
+    }
+}
+
 impl InForce {
-    pub(super) fn begin(shared: &Rc<Shared>, orders: Orders) -> Self {
+    /// Begins what is to be done, or only says of each task why it is refused.
+    pub(super) fn begin(shared: &Rc<Shared>, mut orders: Orders, refused: Option<String>) -> Self {
         let now = Instant::now();
-        let until = now.checked_add(Duration::from_secs(orders.seconds));
+        // Why is said once.
+        orders.once |= refused.is_some();
+        let left = if refused.is_some() { REFUSING } else { orders.left(unix_ns() / 1_000_000_000) };
+        let until = now.checked_add(left);
         let due = |(number, task): (usize, &Task)| {
             let (text, over) = if orders.once {
                 (shared.name.clone(), SPREAD_ONCE)
             } else {
-                (format!("{} {} {}", shared.name, task.peer, task.work), orders.works[task.work].every.min(SPREAD))
+                (
+                    format!("{} {} {}", shared.name, task.peer, task.work),
+                    orders.works[task.work].every.min(SPREAD).min(orders.half()),
+                )
             };
             let share = spread::hash(&text) as f64 / u64::MAX as f64;
             Reverse((now + over.mul_f64(share), number))
         };
         let waiting: BinaryHeap<_> = orders.tasks.iter().enumerate().map(due).collect();
         let workers = orders.per_host.min(shared.own.at_once).max(1).min(waiting.len());
+        let before = shared.seq.get();
+        shared.unsent.borrow_mut().begin(&shared.name, shared.epoch, before, &orders.plan);
         let doing = Rc::new(Doing {
             shared: Rc::clone(shared),
-            before: shared.seq.get(),
+            before,
             orders,
             waiting: RefCell::new(waiting),
             changed: Notify::new(),
             over: Until::default(),
             here: RwLock::new(()),
             peers: RefCell::default(),
+            asked: RefCell::default(),
+            away: Cell::new(None),
             count: Cell::new(0),
+            refused,
         });
         let workers = (0..workers).map(|_| spawn_local(Rc::clone(&doing).work())).collect();
         Self { doing, workers, until }
+    }
+
+    /// Says that the server is there: from its next absence on leases are not known again.
+    pub(super) fn is_back(&self) {
+        self.doing.away.set(None);
     }
 
     /// Ends what is being measured, and says that nothing more comes.
@@ -136,7 +194,11 @@ impl InForce {
 impl Doing {
     async fn work(self: Rc<Self>) {
         while let Some((due, number)) = self.next().await {
-            let again = match self.one(&self.orders.tasks[number]).await {
+            let next = self.one(number).await;
+            // Tasks that take no time, such as those that are refused, leave the agent time for all else. Those that
+            // wait for their first turn keep their order, which they would not if this stood before it.
+            yield_now().await;
+            let again = match next {
                 Next::Later(after) => Instant::now() + after,
                 Next::Done if self.orders.once => continue,
                 Next::Done => {
@@ -173,47 +235,67 @@ impl Doing {
         None
     }
 
-    fn say(&self, found: Found, begin: u64) -> Next {
+    /// Says what came of a task that measured nothing. That is as well said later, so no result is dropped for it.
+    async fn say(&self, found: Found, begin: u64) -> Next {
+        while !self.shared.unsent.borrow().has_room() {
+            if self.over.is_set() {
+                return Next::Done;
+            }
+            if self.shared.store.is_away() {
+                return Next::Later(AWAY);
+            }
+            sleep(ROOM).await;
+        }
         self.shared.report(self.before, &self.orders.plan, found, [begin, unix_ns()]);
         Next::Done
     }
 
-    async fn one(&self, task: &Task) -> Next {
-        let shared = &*self.shared;
+    async fn one(&self, at: usize) -> Next {
+        let (shared, task) = (&*self.shared, &self.orders.tasks[at]);
         let work = &self.orders.works[task.work];
         let period = task.look_us.map(Duration::from_micros);
         let (number, peer, look) = (task.work, task.peer.clone(), period.is_some());
         let begin = unix_ns();
-        let minutes = u32::try_from(begin / 60_000_000_000 % 1440).unwrap_or(0);
-        if let Some(why) = shared.own.refuses(work, period.map(|period| 1.0 / period.as_secs_f64()), minutes) {
-            return self.say(Found::Refused { work: number, peer, look, why }, begin);
+        let rate = period.map(|period| 1.0 / period.as_secs_f64());
+        if let Some(why) = self.refused.clone().or_else(|| shared.own.refuses(work, rate, minutes(begin))) {
+            return self.say(Found::Refused { work: number, peer, look, why }, begin).await;
         }
         let member = match self.peer(&peer).await {
             Ok(Some(member)) => member,
             Ok(None) => {
                 let why = format!("no agent called {peer} is there");
-                return self.say(Found::Failed { work: number, peer, look, why }, begin);
+                return self.say(Found::Failed { work: number, peer, look, why }, begin).await;
             }
             Err(()) => return Next::Later(AWAY),
         };
         if !shared.own.may_ask(&member.address) {
             let why = format!("its address {} is in none of the networks that this agent asks", member.address);
-            return self.say(Found::Refused { work: number, peer, look, why }, begin);
+            return self.say(Found::Refused { work: number, peer, look, why }, begin).await;
         }
         let Some(port) = member.port(work.transport) else {
             let why = format!("its server does not listen on {}", work.transport.name());
-            return self.say(Found::Failed { work: number, peer, look, why }, begin);
+            return self.say(Found::Failed { work: number, peer, look, why }, begin).await;
+        };
+        // So much to one peer is not so much from each of several works.
+        let _asking = match shared.own.max_rate.map(|_| Asking::begin(&self.asked, &member.address)) {
+            Some(None) => return Next::Later(self.some_time()),
+            Some(asking) => asking,
+            None => None,
         };
         let is_alone = look || work.alone_on_host || work.alone_in_rack;
         let mut lease = None;
         if is_alone {
-            match Lease::take(&shared.store, &self.keys(task), self.holder()).await {
+            match Lease::take(&shared.store, &self.keys(task), self.holder(at)).await {
                 Ok(Some(taken)) => lease = Some(taken),
                 Ok(None) => return Next::Later(self.some_time()),
                 Err(_) => return Next::Later(AWAY),
             }
-        } else if self.orders.has_leases && self.is_leased(task).await {
-            return Next::Later(self.some_time());
+        } else if self.orders.has_leases {
+            match self.is_leased(task).await {
+                Ok(false) => {}
+                Ok(true) => return Next::Later(self.some_time()),
+                Err(()) => return Next::Later(AWAY),
+            }
         }
         let measurement = Measurement {
             taut: shared.taut.clone(),
@@ -250,6 +332,7 @@ impl Doing {
         let stop = Until::default();
         let stopped = stop.clone();
         let (work, peer, look) = (measurement.number, measurement.peer.clone(), measurement.period.is_some());
+        let (deadline, of) = (lease.as_ref().map(|lease| lease.deadline()), peer.clone());
         let measured = async {
             let (_alone, _beside) =
                 if is_alone { (Some(self.here.write().await), None) } else { (None, Some(self.here.read().await)) };
@@ -257,23 +340,33 @@ impl Doing {
                 return None;
             }
             let begin = unix_ns();
-            let found = spawn_blocking(move || measurement.run(stopped.flag())).await.ok().flatten();
+            // It may have waited for long.
+            if let Some(why) = self.shared.own.rests(minutes(begin)) {
+                return Some((Found::Refused { work, peer: of.clone(), look, why }, [begin, begin]));
+            }
+            let found = spawn_blocking(move || measurement.run(stopped.flag(), deadline.as_ref())).await;
+            let found = found.unwrap_or_else(|error| {
+                let why = format!("what waited for it has ended: {error}");
+                Some(Found::Failed { work, peer: of.clone(), look, why })
+            });
             found.map(|found| (found, [begin, unix_ns()]))
         };
         tokio::pin!(measured);
         let lost = tokio::select! {
             found = &mut measured => return found,
-            why = kept(lease) => Some(why),
+            lost = kept(lease) => Some(lost),
             () = self.over.reached() => None,
         };
         let begin = unix_ns();
         stop.set();
         let found = measured.await;
         match (found, lost) {
+            // It was not alone.
+            (Some((found, times)), Some(Lost { why, has_other: true })) => Some((found.failed(why), times)),
             // It was over in time all the same.
             (Some(found), _) => Some(found),
             (None, None) => None,
-            (None, Some(why)) => Some((Found::Failed { work, peer, look, why }, [begin, unix_ns()])),
+            (None, Some(Lost { why, .. })) => Some((Found::Failed { work, peer, look, why }, [begin, unix_ns()])),
         }
     }
 
@@ -298,13 +391,27 @@ impl Doing {
         lease::keys([&self.shared.name, &task.peer], &task.racks)
     }
 
-    async fn is_leased(&self, task: &Task) -> bool {
+    /// Whether somebody is alone at one of its ends; an error where that can't be known now. Leases that nobody can
+    /// have prolonged are over.
+    async fn is_leased(&self, task: &Task) -> Result<bool, ()> {
+        let store = &self.shared.store;
         for key in self.keys(task) {
-            if let Ok(Some(_)) = self.shared.store.lease(&key).await {
-                return true;
+            let found = if store.is_away() { Err(()) } else { store.lease(&key).await.map_err(drop) };
+            match found {
+                Ok(found) => {
+                    self.away.set(None);
+                    if found.is_some() {
+                        return Ok(true);
+                    }
+                }
+                Err(()) => {
+                    let since = self.away.get().unwrap_or_else(Instant::now);
+                    self.away.set(Some(since));
+                    return if since.elapsed() < LEASE_AGE { Err(()) } else { Ok(false) };
+                }
             }
         }
-        false
+        Ok(false)
     }
 
     fn number(&self) -> u64 {
@@ -312,10 +419,11 @@ impl Doing {
         self.count.get()
     }
 
-    fn holder(&self) -> Vec<u8> {
+    /// The same for each attempt of a task: what an earlier one got without hearing of it is its own.
+    fn holder(&self, at: usize) -> Vec<u8> {
         let Shared { name, epoch, .. } = &*self.shared;
         written(&serde_json::json!({
-            "holder": name, "epoch": epoch, "plan": self.orders.plan, "number": self.number(),
+            "holder": name, "epoch": epoch, "plan": self.orders.plan, "task": at,
         }))
     }
 
@@ -327,19 +435,54 @@ impl Doing {
 }
 
 /// Prolongs a lease until that is no longer possible, and says why. Without one it never ends.
-async fn kept(lease: Option<&mut Lease>) -> String {
+async fn kept(lease: Option<&mut Lease>) -> Lost {
     let Some(lease) = lease else { return std::future::pending().await };
+    let mut wait = PROLONG;
     loop {
-        sleep(PROLONG.min(lease.until().saturating_duration_since(Instant::now()))).await;
+        sleep(wait.min(lease.until().saturating_duration_since(Instant::now()))).await;
         let why = match timeout_at(lease.until(), lease.prolong()).await {
-            Ok(Ok(true)) => continue,
-            Ok(Ok(false)) => return "its lease is another's".to_owned(),
+            Ok(Ok(true)) => {
+                wait = PROLONG;
+                continue;
+            }
+            Ok(Ok(false)) => return Lost { why: "its lease is another's".to_owned(), has_other: true },
             Ok(Err(error)) => error.to_string(),
             Err(_) => "no answer".to_owned(),
         };
-        sleep(AWAY.min(lease.until().saturating_duration_since(Instant::now()))).await;
+        // As long as there is time, each moment may be the one in which the server is back.
+        wait = AWAY;
         if Instant::now() >= lease.until() {
-            return format!("its lease could not be prolonged ({why}), so it was ended before others may begin");
+            let why = format!("its lease could not be prolonged ({why}), so it was ended before others may begin");
+            return Lost { why, has_other: false };
         }
+    }
+}
+
+/// Minutes of the day in UTC.
+fn minutes(unix_ns: u64) -> u32 {
+    u32::try_from(unix_ns / 60_000_000_000 % 1440).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_asked_once_at_a_time() {
+        let asked = RefCell::default();
+        let first = Asking::begin(&asked, "10.0.0.1");
+        assert!(first.is_some() && Asking::begin(&asked, "10.0.0.1").is_none());
+        assert!(Asking::begin(&asked, "10.0.0.2").is_some());
+        drop(first);
+        assert!(Asking::begin(&asked, "10.0.0.1").is_some());
+    }
+
+    #[test]
+    fn what_the_server_never_takes_is_said_instead() {
+        let found = Found::Failed { work: 0, peer: "b".to_owned(), look: false, why: "x".repeat(5000) };
+        let report = Report::new("a", 1, 2, 0, "p", found);
+        assert!(fitting(&report, 10_000).is_none());
+        let fits = fitting(&report, 1000).unwrap();
+        assert!(written(&fits).len() < 1000 && fits.id() == report.id());
     }
 }

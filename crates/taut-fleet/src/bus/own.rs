@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::task::LOOK;
 use crate::work::{Kind, Work};
 
 /// A kind of work that an agent does.
@@ -98,9 +99,15 @@ impl Own {
             }
             _ => {}
         }
-        if look.is_none() && work.expected() > self.max_time {
-            return Some(format!("it takes {:?}, and this agent measures for {:?}", work.expected(), self.max_time));
+        let expected = if look.is_some() { LOOK } else { work.expected() };
+        if expected > self.max_time {
+            return Some(format!("it takes {expected:?}, and this agent measures for {:?}", self.max_time));
         }
+        self.rests(now)
+    }
+
+    /// Why it measures nothing at all at this minute of the day in UTC.
+    pub(super) fn rests(&self, now: u32) -> Option<String> {
         let hours = self.hours.filter(|hours| !hours.has(now))?;
         let clock = |minutes: u32| format!("{:02}:{:02}", minutes / 60, minutes % 60);
         Some(format!("this agent measures from {} to {} UTC only", clock(hours.from), clock(hours.to)))
@@ -190,6 +197,9 @@ mod tests {
         assert!(refused("stream = \"tcp\"").contains("stream is not among what this agent allows (echo)"));
         let look = own.refuses(&work("echo = \"udp\""), Some(100.0), 0).unwrap();
         assert!(look.contains("pace is not among"));
+        let short = Own { allow: vec![Allowed::Pace], max_rate: None, max_time: Duration::from_secs(2), ..own.clone() };
+        let look = short.refuses(&work("echo = \"udp\""), Some(100.0), 0).unwrap();
+        assert!(look.contains("it takes 3s, and this agent measures for 2s"), "{look}");
         let at_night = Own { hours: Some("22:00-06:00".parse().unwrap()), max_rate: None, ..own };
         let refused = |now: u32| at_night.refuses(&work("echo = \"udp\""), None, now);
         assert!(refused(22 * 60).is_none() && refused(0).is_none() && refused(359).is_none());

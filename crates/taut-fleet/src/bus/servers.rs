@@ -78,7 +78,9 @@ impl FromStr for Servers {
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = |why: &str| {
             let form = "write nats://HOST:PORT,HOST…?user=NAME&password-file=PATH&tls=on&ca=PATH&cert=PATH&key=PATH";
-            Error::new(format!("`{}`: {why}; {form}", taut_event::printable(text)))
+            // After these there may be a secret, written where it does not belong.
+            let shown = text.split('?').next().filter(|_| !text.contains('@')).unwrap_or("--on");
+            Error::new(format!("`{}`: {why}; {form}", taut_event::printable(shown)))
         };
         if text.chars().any(|c| c.is_whitespace() || taut_event::steers(c)) {
             return Err(wrong("an address has no spaces and control characters"));
@@ -112,7 +114,13 @@ impl FromStr for Servers {
                 ("ca", path) if !path.is_empty() => servers.ca = Some(path.into()),
                 ("cert", path) if !path.is_empty() => cert = Some(PathBuf::from(path)),
                 ("key", path) if !path.is_empty() => key = Some(PathBuf::from(path)),
-                (name, value) => return Err(wrong(&format!("there is no setting {name}={value}"))),
+                ("tls", _) => return Err(wrong("it is tls=on, or nothing")),
+                (name, _) => {
+                    return Err(wrong(&format!(
+                        "there is no setting {}, or none without a value",
+                        taut_event::printable(name)
+                    )));
+                }
             }
         }
         servers.cert = match (cert, key) {
@@ -168,6 +176,10 @@ mod tests {
             "a:99999",
         ] {
             assert!(wrong.parse::<Servers>().is_err(), "{wrong}");
+        }
+        for secret in ["nats://u:hidden@a", "nats://a?password=hidden", "nats://a?tls=hidden", "u:hidden@a?x=1"] {
+            let error = secret.parse::<Servers>().unwrap_err().to_string();
+            assert!(!error.contains("hidden"), "{error}");
         }
         let here: Servers = "nats://127.0.0.1:1".parse().unwrap();
         assert_eq!(here.seen_from_here().unwrap(), "127.0.0.1");

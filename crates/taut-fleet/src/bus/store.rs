@@ -1,8 +1,10 @@
 //! The buckets and the stream, with a limit of time for all that is asked of them.
 
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use async_nats::connection::State;
 use async_nats::jetstream::context::ContextBuilder;
 use async_nats::jetstream::kv::{self, CreateErrorKind, Operation, UpdateErrorKind};
 use async_nats::jetstream::stream::{self, DirectGetErrorKind, DiscardPolicy, Stream};
@@ -10,7 +12,7 @@ use async_nats::jetstream::{Context, message::StreamMessage};
 use async_nats::{Client, HeaderMap};
 use futures_util::{StreamExt, TryStreamExt};
 
-use super::message::{LONGEST_MEMBER, LONGEST_REPORT, Member, Orders, RESULTS_BELOW, written};
+use super::message::{LONGEST_MEMBER, LONGEST_REPORT, Member, Orders, RESULTS_BELOW, plan_of, written};
 use super::name::token;
 use crate::error::Error;
 use crate::plan::MOST_HOSTS;
@@ -25,6 +27,8 @@ const KNOWN_AGAIN: Duration = Duration::from_secs(600);
 const MOST_RESULT_BYTES: i64 = 1 << 30;
 /// For each request.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Room for the headers of a result, which count where its length is limited.
+const HEADERS: usize = 1024;
 
 const AGENTS: &str = "taut_agents";
 const PLANS: &str = "taut_plan";
@@ -80,14 +84,40 @@ impl Store {
             ..stream::Config::default()
         };
         let needed = |error: Error| Error::new(format!("{error} (JetStream is needed, which `nats-server -js` has)"));
-        Ok(Self {
+        let opened = Self {
             agents: bucket(&context, AGENTS, MEMBER_AGE, LONGEST_MEMBER).await.map_err(needed)?,
             plans: bucket(&context, PLANS, Duration::ZERO, 0).await?,
             leases: bucket(&context, LEASES, LEASE_AGE, LONGEST_MEMBER).await?,
             results: within("the stream TAUT", context.get_or_create_stream(results)).await?,
             context,
             client,
-        })
+        };
+        opened.check_results()?;
+        Ok(opened)
+    }
+
+    /// A stream of that name may be there already, with settings by which results would never be read.
+    fn check_results(&self) -> Result<(), Error> {
+        let config = &self.results.cached_info().config;
+        let below = format!("{RESULTS_BELOW}>");
+        let why = if !config.allow_direct {
+            "without allow_direct".to_owned()
+        } else if !config.subjects.iter().any(|subject| [below.as_str(), "taut.>", ">"].contains(&subject.as_str())) {
+            format!("without the subject {below}")
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(format!("the stream {RESULTS} is there {why}: remove or edit it, or use another account")))
+    }
+
+    /// Whether there is no connection to it now.
+    pub(super) fn is_away(&self) -> bool {
+        self.client.connection_state() != State::Connected
+    }
+
+    /// Bytes of the longest result that it takes.
+    pub(super) fn longest_report(&self) -> usize {
+        self.longest().min(LONGEST_REPORT).saturating_sub(HEADERS)
     }
 
     /// Bytes of the longest message that the server takes.
@@ -112,7 +142,7 @@ impl Store {
     }
 
     /// All agents that are there, by name, and how many entries are none.
-    pub(super) async fn members(&self) -> Result<(Vec<Member>, usize), Error> {
+    pub(super) async fn members(&self, stop: &AtomicBool) -> Result<(Vec<Member>, usize), Error> {
         let below = format!("$KV.{AGENTS}.");
         // Page by page: what a consumer sends could overtake us.
         let subjects = within("taut_agents", self.agents.stream.info_with_subjects(">")).await?;
@@ -120,6 +150,9 @@ impl Store {
         let keys = subjects.into_iter().filter_map(|(subject, _)| Some(subject.strip_prefix(&below)?.to_owned()));
         let (mut members, mut strange) = (Vec::new(), 0);
         for key in keys {
+            if stop.load(Ordering::Relaxed) {
+                return Err(Error::new("interrupted"));
+            }
             match value(&self.agents, &key).await?.map(|value| Member::parse(&key, &value.bytes)) {
                 Some(Ok(member)) => members.push(member),
                 Some(Err(_)) => strange += 1,
@@ -135,22 +168,41 @@ impl Store {
         within("taut_agents", self.agents.purge(token(name))).await
     }
 
-    /// Gives an agent orders, or takes them away, and tells it so.
-    pub(super) async fn order(&self, name: &str, orders: Option<&Orders>) -> Result<(), Error> {
-        let key = token(name);
-        match orders.map(written) {
-            Some(value) if value.len() > self.longest() => {
-                let text = "choose fewer peers, or set the server's max_payload higher";
-                return Err(Error::new(format!(
-                    "what {name} has to do is {} bytes, and the NATS server takes {}: {text}",
-                    value.len(),
-                    self.longest()
-                )));
-            }
-            Some(value) => drop(within("taut_plan", self.plans.put(&key, value.into())).await?),
-            None => within("taut_plan", self.plans.purge(&key)).await?,
+    /// Whether the server takes what an agent has to do.
+    ///
+    /// # Errors
+    /// Where it is too long.
+    pub(super) fn takes(&self, name: &str, orders: &Orders) -> Result<(), Error> {
+        let (length, longest) = (written(orders).len(), self.longest());
+        if length > longest {
+            let text = "choose fewer peers, or set the server's max_payload higher";
+            return Err(Error::new(format!(
+                "what {name} has to do is {length} bytes, and the NATS server takes {longest}: {text}"
+            )));
         }
-        within("taut.plan", self.client.publish(hint(&key), Vec::new().into())).await
+        Ok(())
+    }
+
+    /// Gives an agent orders, and tells it so.
+    pub(super) async fn order(&self, name: &str, orders: &Orders) -> Result<(), Error> {
+        let key = token(name);
+        within("taut_plan", self.plans.put(&key, written(orders).into())).await?;
+        self.hint_at(&key).await
+    }
+
+    /// Takes an agent's orders away if they are of a plan that is ours, and tells it so. Another one's stay.
+    pub(super) async fn take_back(&self, name: &str, is_ours: impl Fn(&str) -> bool) -> Result<(), Error> {
+        let key = token(name);
+        let Some(value) = value(&self.plans, &key).await? else { return Ok(()) };
+        if plan_of(&value.bytes).is_some_and(|plan| is_ours(&plan)) {
+            within("taut_plan", self.plans.purge_expect_revision(&key, Some(value.revision))).await?;
+            self.hint_at(&key).await?;
+        }
+        Ok(())
+    }
+
+    async fn hint_at(&self, key: &str) -> Result<(), Error> {
+        within("taut.plan", self.client.publish(hint(key), Vec::new().into())).await
     }
 
     /// What an agent has to do, as it stands there.

@@ -1,8 +1,11 @@
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
-use taut_fleet::{AgentSettings, Allowed, Host, Hours, Network, Own, Servers};
+use clap::builder::TypedValueParser;
+use clap::error::ErrorKind;
+use taut_fleet::{AgentEnded, AgentSettings, Allowed, Host, Hours, Network, Own, Servers};
 use taut_link::Error;
 use taut_time::Duration;
 
@@ -23,7 +26,7 @@ use crate::{input, output, run};
   taut agent --on nats://n1 --max-rate 100 --peers 10.0.0.0/8 --state /var/lib/taut-agent")]
 pub(crate) struct Args {
     /// NATS servers of one cluster: nats://HOST:PORT,HOST…?user=NAME&password-file=PATH&tls=on&ca=PATH
-    #[arg(long, value_name = "SERVERS")]
+    #[arg(long, value_name = "SERVERS", value_parser = ReadServers)]
     on: Servers,
     /// What it is called in plans [default: this host's name]
     #[arg(long, value_name = "NAME")]
@@ -87,6 +90,23 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         stop: &stop,
     };
     let told = taut_fleet::agent(settings, &|text| anstream::eprintln!("taut: {}", output::printable_lines(text)));
-    told.map_err(|error| anyhow!("{error}"))?;
-    Ok(Code::Ok)
+    match told.map_err(|error| anyhow!("{error}"))? {
+        AgentEnded::Stopped => Ok(Code::Ok),
+        // A code that no service manager takes for a reason to start it again, which would end the other one.
+        AgentEnded::Replaced(why) => Err(Error::Input(why).into()),
+    }
+}
+
+/// Reads `--on`. What is refused is not repeated as other values are, since there may be a password in it.
+#[derive(Clone)]
+pub(crate) struct ReadServers;
+
+impl TypedValueParser for ReadServers {
+    type Value = Servers;
+
+    fn parse_ref(&self, command: &clap::Command, _: Option<&clap::Arg>, value: &OsStr) -> Result<Servers, clap::Error> {
+        let wrong = |kind, why: String| clap::Error::raw(kind, format!("--on: {why}\n")).with_cmd(command);
+        let text = value.to_str().ok_or_else(|| wrong(ErrorKind::InvalidUtf8, "it is no text (UTF-8)".to_owned()))?;
+        text.parse().map_err(|error: taut_fleet::Error| wrong(ErrorKind::ValueValidation, error.to_string()))
+    }
 }

@@ -90,7 +90,7 @@ struct RunArgs {
     via: Option<Via>,
     /// The NATS servers that agents are on: nats://HOST:PORT,HOST…?user=NAME&password-file=PATH&tls=on&ca=PATH
     #[cfg(feature = "fleet")]
-    #[arg(long, value_name = "SERVERS")]
+    #[arg(long, value_name = "SERVERS", value_parser = super::agent::ReadServers)]
     on: Option<Servers>,
     /// Let agents measure for so long, each work as often as it says, instead of once
     #[cfg(feature = "fleet")]
@@ -184,10 +184,13 @@ fn measure(args: &RunArgs) -> anyhow::Result<Code> {
     let teller = Teller { bar: run::progress_bar(), is_seen: std::io::stderr().is_terminal() };
     let outcome = measure(&stop, &teller);
     teller.bar.finish_and_clear();
-    let outcome = match outcome {
+    let (outcome, failed) = match outcome {
         Err(_) if interrupt.is_set() => return Ok(Code::Interrupted),
         outcome => outcome?,
     };
+    if let Some(why) = &failed {
+        say(&output::printable_lines(why));
+    }
     let document = MeshDocument {
         format_version: FORMAT_VERSION,
         command: "mesh".to_owned(),
@@ -196,7 +199,11 @@ fn measure(args: &RunArgs) -> anyhow::Result<Code> {
         tautline: env!("CARGO_PKG_VERSION").to_owned(),
         started_unix_s,
         duration_ns: u64::try_from(clock::now().saturating_since(began).as_nanos()).unwrap_or(u64::MAX),
-        ended: if interrupt.is_set() { Ended::Interrupted } else { Ended::Complete },
+        ended: match &failed {
+            _ if interrupt.is_set() => Ended::Interrupted,
+            Some(why) => Ended::Failed(why.clone()),
+            None => Ended::Complete,
+        },
         outcome,
     };
     // It can't be repeated: whatever can't be written, all else is.
@@ -206,14 +213,14 @@ fn measure(args: &RunArgs) -> anyhow::Result<Code> {
     }
     Ok(match () {
         () if interrupt.is_set() => Code::Interrupted,
-        () if document.outcome.has_failed() || !is_told => Code::Failed,
+        () if failed.is_some() || document.outcome.has_failed() || !is_told => Code::Failed,
         () if document.outcome.has_misses() => Code::ThresholdMissed,
         () => Code::Ok,
     })
 }
 
-/// What measures a plan that has been read.
-type Measure<'a> = Box<dyn FnOnce(&AtomicBool, &Teller) -> anyhow::Result<MeshOutcome> + 'a>;
+/// What measures a plan that has been read. What went wrong on the way stands beside what was measured.
+type Measure<'a> = Box<dyn FnOnce(&AtomicBool, &Teller) -> anyhow::Result<(MeshOutcome, Option<String>)> + 'a>;
 
 impl RunArgs {
     fn measured_by(&self) -> anyhow::Result<Measure<'_>> {
@@ -222,18 +229,22 @@ impl RunArgs {
             let (plan, pairs) = self.plan.read()?;
             return Ok(Box::new(move |stop, teller| {
                 let settings = Settings { via, taut: &self.taut, out, stop };
-                Ok(taut_fleet::run(&plan, &pairs, settings, &|progress| teller.tell(progress)))
+                Ok((taut_fleet::run(&plan, &pairs, settings, &|progress| teller.tell(progress)), None))
             }));
         }
         #[cfg(feature = "fleet")]
         if let Some(on) = &self.on {
+            if self.time.is_some_and(|time| time > taut_fleet::MOST_TIME) {
+                return Err(Error::Input("--for: up to 24h; a timer can begin anew after that".to_owned()).into());
+            }
             let text = self.plan.text()?;
             Plan::look_at(&text).map_err(|error| self.plan.wrong(&error.to_string()))?;
             let (all, time) = (self.plan.all, self.time);
             return Ok(Box::new(move |stop, teller| {
                 let settings = taut_fleet::GatherSettings { on, all, time, out, stop };
                 let gathered = taut_fleet::gather(&text, settings, &|progress| teller.tell(progress));
-                gathered.map_err(|error| anyhow::anyhow!("{error}"))
+                let gathered = gathered.map_err(|error| anyhow::anyhow!("{error}"))?;
+                Ok((gathered.outcome, gathered.failed.map(|error| error.to_string())))
             }));
         }
         Err(Error::Input("give --via or --on".to_owned()).into())

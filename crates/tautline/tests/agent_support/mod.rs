@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -153,6 +153,7 @@ pub(crate) struct Raw {
 impl Raw {
     pub(crate) fn connect(fleet: &Fleet) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", fleet.port)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let mut raw = Self { reader: BufReader::new(stream) };
         raw.say(b"CONNECT {\"verbose\":false}\r\n");
         raw
@@ -166,6 +167,22 @@ impl Raw {
         self.say(format!("PUB {subject} {}\r\n", payload.len()).as_bytes());
         self.say(payload);
         self.say(b"\r\n");
+    }
+
+    /// The next message of what it has subscribed to.
+    pub(crate) fn message(&mut self) -> Vec<u8> {
+        loop {
+            let mut line = String::new();
+            assert!(self.reader.read_line(&mut line).unwrap() > 0, "the server hung up");
+            assert!(!line.starts_with("-ERR"), "{line}");
+            if line.starts_with("MSG ") {
+                let length: usize = line.split_whitespace().next_back().unwrap().parse().unwrap();
+                let mut bytes = vec![0; length + 2];
+                self.reader.read_exact(&mut bytes).unwrap();
+                bytes.truncate(length);
+                return bytes;
+            }
+        }
     }
 
     /// Waits until the server has all of it.
