@@ -76,7 +76,8 @@ fn each_pair_is_measured_and_what_is_alone_never_overlaps() {
 }
 
 /// A run in whose middle the server is killed and away for a while, in which some of the agents are killed that have
-/// results to send. Checks that nothing is lost or counts twice, and returns when the server went and came, and the results.
+/// results to send. Checks that nothing is lost or counts twice, and returns when the server went and came, and the
+/// results.
 fn outage(fleet: &mut Fleet, agents: u16, killed: u16, run: &str, seconds: u64) -> ([u64; 2], Vec<Value>) {
     let name = |number: u16| format!("h{number}");
     for number in 1..=agents {

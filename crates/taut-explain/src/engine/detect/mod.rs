@@ -60,6 +60,13 @@ pub(super) fn verdicts(connection: &Connection, way: Way) -> Vec<VerdictOn> {
         .iter()
         .map(|detector| VerdictOn { cause: detector.cause().to_owned(), verdict: judge(*detector, &facts) })
         .collect();
+    let waits = verdicts.iter_mut().find(|on| on.cause == program::CAUSE_PEER);
+    if let Some(VerdictOn { verdict: Verdict::Found(found), .. }) = waits
+        && let Some((holder, ns)) = held_at_peer(&facts)
+        && ns.saturating_mul(2) >= found.cost.held_ns
+    {
+        program::point_to(found, holder, ns);
+    }
     verdicts.sort_by_key(|on| match &on.verdict {
         Verdict::Found(found) => {
             // What a program does is no fault of the path; but a small fault does not come before it.
@@ -72,6 +79,19 @@ pub(super) fn verdicts(connection: &Connection, way: Way) -> Vec<VerdictOn> {
         Verdict::Clear => (3, std::cmp::Reverse(0)),
     });
     verdicts
+}
+
+/// What was found to hold most of what the peer sends, where that is no program.
+fn held_at_peer(facts: &Facts<'_>) -> Option<(Holder, u64)> {
+    let half = facts.other();
+    let whole_ns = half.breakdown.total_ns();
+    let other = Facts { connection: facts.connection, way: facts.way.reverse(), half, whole_ns };
+    let layers = ALL.iter().filter(|one| !is_a_program(one.cause()) && one.holders()[0] != Holder::Handshake);
+    let found = layers.filter_map(|&one| match judge(one, &other) {
+        Verdict::Found(found) => Some((one.holders()[0], found.cost.held_ns)),
+        _ => None,
+    });
+    found.max_by_key(|(_, ns)| *ns)
 }
 
 fn judge(detector: &dyn Detector, facts: &Facts<'_>) -> Verdict {

@@ -1,7 +1,6 @@
 use taut_event::{Coverage, Holder, Kind};
 
 use super::facts::{Detector, Facts, no_acks, seen, text};
-use super::{ALL, is_a_program, judge};
 use crate::engine::{Certainty, Found, Verdict};
 use crate::tcp::{Lack, Silence};
 use crate::{quanta, words};
@@ -64,33 +63,16 @@ impl Detector for PeerTurn {
                 )));
             }
         }
-        let own = facts.half.breakdown.ns(Holder::PeerTurn);
-        let remedy = match held_at_peer(facts).filter(|(_, ns)| ns.saturating_mul(2) >= own) {
-            Some((holder, ns)) => {
-                evidence
-                    .push(text(format!("Of what the peer sends, {holder} held data for {} in all.", words::time(ns))));
-                format!("Look at the other direction: {holder} is told there, with what to change.")
-            }
-            None => {
-                "Look at the peer's program, or ask for several things at once instead of one after another.".to_owned()
-            }
-        };
+        let remedy =
+            "Look at the peer's program, or ask for several things at once instead of one after another.".to_owned();
         Verdict::Found(Found { summary, evidence, remedy, ..seen(facts, self, Certainty::Seen) })
     }
 }
 
-/// What was found to hold most of what the peer sends, where that is no program: then it is not the peer's that takes
-/// its time.
-fn held_at_peer(facts: &Facts<'_>) -> Option<(Holder, u64)> {
-    let half = facts.other();
-    let whole_ns = half.breakdown.total_ns();
-    let other = Facts { connection: facts.connection, way: facts.way.reverse(), half, whole_ns };
-    let layers = ALL.iter().filter(|one| !is_a_program(one.cause()) && one.holders()[0] != Holder::Handshake);
-    let found = layers.filter_map(|&one| match judge(one, &other) {
-        Verdict::Found(found) => Some((one.holders()[0], found.cost.held_ns)),
-        _ => None,
-    });
-    found.max_by_key(|(_, ns)| *ns)
+/// Says that a layer holds what the peer sends, for so long in all: then it is no program that takes its time.
+pub(super) fn point_to(found: &mut Found, holder: Holder, ns: u64) {
+    found.evidence.push(text(format!("Of what the peer sends, {holder} held data for {} in all.", words::time(ns))));
+    found.remedy = format!("Look at the other direction: {holder} is told there, with what to change.");
 }
 
 /// The sender had nothing to send.
