@@ -100,7 +100,7 @@ impl Programs {
         let port = |end: &str| end.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(u16::MAX);
         let ports = [port(&direction.from), port(&direction.to)];
         let served = ports.into_iter().find(|port| self.servers.contains(port));
-        served.unwrap_or(ports[0].min(ports[1]))
+        served.unwrap_or_else(|| ports[0].min(ports[1]))
     }
 
     fn of(&self, from: &str, to: &str) -> Option<i32> {
