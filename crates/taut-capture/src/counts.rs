@@ -3,14 +3,20 @@
 pub struct Counts {
     /// All.
     pub packets: u64,
-    /// Segments of TCP, which became events.
+    /// Segments of TCP, which became events, but for copies.
     pub tcp: u64,
     /// Datagrams of UDP, which became events.
     pub udp: u64,
-    /// Other protocols, and what is in tunnels (GRE, VXLAN, MPLS, IP in IP).
+    /// Of tunnels (GRE, VXLAN, Geneve, GTP, IP in IP); what they carry is counted as what it is.
+    pub tunnelled: u64,
+    /// Segments of TCP that came in a tunnel after they came without it, or the other way round; they are left out.
+    pub tunnel_copies: u64,
+    /// Other protocols, and what is encrypted.
     pub not_tcp: u64,
     /// Of a link type that is not read.
     pub unknown_link: u64,
+    /// The first of these types.
+    pub first_unknown_link: Option<u16>,
     /// Fragments other than the first; what they carry is not seen.
     pub fragments: u64,
     /// Kept so little of that the header of TCP or UDP is not whole.

@@ -4,14 +4,15 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 use taut_event::{
-    Closed, Coverage, Direction, Event, Flow, FlowId, FlowKey, Kind, Segment, SegmentFlags, Sink, VantageId, What,
+    Closed, Coverage, Direction, Event, Flow, FlowId, FlowKey, Kind, SackBlock, Segment, SegmentFlags, Sink, VantageId,
+    What,
 };
 use taut_time::{ByteRange, Instant, Layer};
 
 use crate::bluetooth::{Bluetooth, MOST_CHANNELS, is_hci};
 use crate::counts::Counts;
 use crate::datagrams::Datagrams;
-use crate::decode::{Skipped, TcpPacket, decode, decode_udp};
+use crate::decode::{Skipped, TcpPacket, decode, decode_udp, tunnelled};
 use crate::ends::Pair;
 use crate::packet::Packet;
 use crate::sniffer::{Sniffer, is_air};
@@ -67,6 +68,8 @@ struct Way {
     syn: Option<Syn>,
     /// How far its windows are scaled, if that is known.
     scale: Option<u8>,
+    /// Whether it is followed in a tunnel, once it is.
+    is_tunnelled: Option<bool>,
 }
 
 #[derive(Clone, Copy)]
@@ -116,9 +119,10 @@ impl Flows {
     #[inline(always)]
     pub fn packet(&mut self, packet: &Packet<'_>, seen_by: VantageId, sink: &mut impl Sink) {
         self.counts.packets += 1;
-        match decode(packet) {
-            Ok(tcp) => self.segment(packet, &tcp, seen_by, sink),
-            Err(why) => self.other(*packet, why, seen_by, sink),
+        // By reference, since to move it is to copy it.
+        match &decode(packet) {
+            Ok(tcp) => self.segment(packet, tcp, seen_by, sink),
+            Err(why) => self.other(*packet, *why, seen_by, sink),
         }
     }
 
@@ -130,17 +134,27 @@ impl Flows {
         };
         self.counts.tcp += 1;
         match self.find(tcp) {
-            Some((flow, direction)) => self.hand_on(packet.frame, at, tcp, seen_by, (flow, direction), sink),
+            Some(found) => self.hand_on(packet.frame, at, tcp, (seen_by, false), found, sink),
             // Copies, so that what is in registers stays there on the way of most packets.
-            None => self.seek(packet.frame, at, *tcp, seen_by, sink),
+            None => self.seek(packet.frame, at, *tcp, (seen_by, false), sink),
         }
+    }
+
+    /// A segment that came in a tunnel. Few captures have any, so it is found as one of an unknown connection is.
+    fn segment_in_tunnel(&mut self, packet: &Packet<'_>, tcp: TcpPacket<'_>, seen_by: VantageId, sink: &mut impl Sink) {
+        let Some(at) = packet.at else {
+            self.counts.without_time += 1;
+            return;
+        };
+        self.counts.tcp += 1;
+        self.seek(packet.frame, at, tcp, (seen_by, true), sink);
     }
 
     /// A segment whose connection is not known at once.
     #[inline(never)]
-    fn seek(&mut self, frame: u64, at: Instant, tcp: TcpPacket<'_>, seen_by: VantageId, sink: &mut impl Sink) {
+    fn seek(&mut self, frame: u64, at: Instant, tcp: TcpPacket<'_>, from: (VantageId, bool), sink: &mut impl Sink) {
         let found = self.find_in_all(&tcp, sink);
-        self.hand_on(frame, at, &tcp, seen_by, found, sink);
+        self.hand_on(frame, at, &tcp, from, found, sink);
     }
 
     #[inline(always)]
@@ -149,12 +163,17 @@ impl Flows {
         frame: u64,
         at: Instant,
         tcp: &TcpPacket<'_>,
-        seen_by: VantageId,
+        (seen_by, is_tunnelled): (VantageId, bool),
         (flow, direction): (FlowId, Direction),
         sink: &mut impl Sink,
     ) {
         let slot = &mut self.slots[flow.0 as usize];
         slot.last = self.counts.packets;
+        if slot.ways[direction.index()].is_tunnelled != Some(is_tunnelled) && slot.is_copy(tcp, direction, is_tunnelled)
+        {
+            self.counts.tunnel_copies += 1;
+            return;
+        }
         let (segment, bytes) = slot.segment(tcp, direction);
         self.counts.openings_cut += u64::from(segment.flags.has(SegmentFlags::SYN) && tcp.options_are_cut);
         sink.event(&Event {
@@ -181,11 +200,30 @@ impl Flows {
             Skipped::UnknownLink if is_air(packet.link) => {
                 self.sniffer.packet(&packet, seen_by, &mut self.counts, sink)
             }
-            Skipped::NotTcp => match decode_udp(&packet) {
-                Ok(udp) => self.datagrams.packet(&packet, &udp, seen_by, &mut self.counts, sink),
-                Err(why) => self.skip(why),
+            Skipped::NotTcp => match tunnelled(&packet) {
+                Some(inner) => {
+                    self.counts.tunnelled += 1;
+                    match decode(&inner) {
+                        Ok(tcp) => self.segment_in_tunnel(&inner, tcp, seen_by, sink),
+                        Err(Skipped::NotTcp) => self.datagram(&inner, seen_by, sink),
+                        Err(why) => self.skip(why),
+                    }
+                }
+                None => self.datagram(&packet, seen_by, sink),
             },
-            why => self.skip(why),
+            why => {
+                if why == Skipped::UnknownLink {
+                    self.counts.first_unknown_link.get_or_insert(packet.link.0);
+                }
+                self.skip(why);
+            }
+        }
+    }
+
+    fn datagram(&mut self, packet: &Packet<'_>, seen_by: VantageId, sink: &mut impl Sink) {
+        match decode_udp(packet) {
+            Ok(udp) => self.datagrams.packet(packet, &udp, seen_by, &mut self.counts, sink),
+            Err(why) => self.skip(why),
         }
     }
 
@@ -320,6 +358,28 @@ impl Slot {
         is_far || self.has_fin == [true; 2] && tcp.payload > 0 && !(-BEHIND..=1).contains(&ahead)
     }
 
+    /// Whether what comes in a tunnel came without it before, or the other way round: a capture on all interfaces has
+    /// both, cut into segments at other places. What tells something new is followed from now on.
+    #[cold]
+    fn is_copy(&mut self, tcp: &TcpPacket<'_>, direction: Direction, is_tunnelled: bool) -> bool {
+        let (own, other) = (&self.ways[direction.index()], &self.ways[direction.reverse().index()]);
+        let flags = SegmentFlags(tcp.flags);
+        let is_beyond = |way: &Way, number: u32, length: u32| {
+            way.origin.is_none_or(|origin| i64::from(way.ahead(number, origin)) + i64::from(length) > 0)
+        };
+        // A SYN has a number of its own, and stands below the data that may come with it.
+        let sequence = tcp.sequence.wrapping_add(u32::from(flags.has(SegmentFlags::SYN)));
+        let is_known = own.is_tunnelled.is_some()
+            && !is_beyond(own, sequence, tcp.payload)
+            && (!flags.has(SegmentFlags::ACK) || !is_beyond(other, tcp.acknowledgement, 0))
+            && (!flags.has(SegmentFlags::FIN) || self.has_fin[direction.index()])
+            && !flags.has(SegmentFlags::RST);
+        if !is_known {
+            self.ways[direction.index()].is_tunnelled = Some(is_tunnelled);
+        }
+        is_known
+    }
+
     /// How far windows are scaled, by what the openings say.
     #[cold]
     fn agree(&mut self) {
@@ -368,11 +428,19 @@ impl Slot {
             window: u32::from(tcp.window) << shift,
             ack,
             sacked_to,
+            came_twice: tcp.sack.map_or(0, came_twice),
+            is_subflow: tcp.is_subflow,
             timestamps: tcp.timestamps,
             identification: tcp.identification,
         };
         (segment, ByteRange::new(start, end))
     }
+}
+
+/// Bytes that a block says to have come before.
+const fn came_twice(block: SackBlock) -> u32 {
+    let length = block.to.wrapping_sub(block.from);
+    if block.is_duplicate && length <= i32::MAX.unsigned_abs() { length } else { 0 }
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub use archive::Member;
 pub use bluetooth::crossing::{HostPacket, HostPackets};
 pub use bluetooth::links::HostLinks;
 pub use counts::Counts;
-pub use decode::{Skipped, TcpPacket, UdpPacket, decode, decode_udp};
+pub use decode::{Skipped, TcpPacket, UdpPacket, decode, decode_udp, tunnelled};
 pub use ends::Ends;
 pub use error::Error;
 pub use flows::Flows;

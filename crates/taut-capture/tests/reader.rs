@@ -322,6 +322,14 @@ fn headers_below_tcp_are_walked() {
         (113, [vec![0; 14], vec![0x81, 0, 0, 5, 8, 0], plain.clone()].concat()),
         (1, [vec![0; 12], vec![0x88, 0x64, 0x11, 0, 0, 1, 0, 52, 0, 0x21], plain.clone()].concat()),
         (276, sll2),
+        (276, [vec![0x81, 0], vec![0; 18], vec![0, 5, 8, 0], plain.clone()].concat()),
+        (276, [vec![0x88, 0x47], vec![0; 18], vec![0, 1, 1, 64], plain.clone()].concat()),
+        (9, [vec![0, 0x21], plain.clone()].concat()),
+        (9, [vec![0xff, 3, 0, 0x21], plain.clone()].concat()),
+        (50, [vec![0xff, 3, 0, 0x57], ipv6(&[], &tcp, 10)].concat()),
+        (104, [vec![0x0f, 0, 8, 0], plain.clone()].concat()),
+        (239, [vec![2, 0, 0, 7, 9, 0, 10, 0], vec![b'x'; 5], vec![0; 3], vec![70, 0, 9, 0], plain.clone()].concat()),
+        (258, [vec![20, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0], vec![0; 8], ethernet(&[], &plain)].concat()),
         (229, ipv6(&[], &tcp, 10)),
         // Hop-by-hop and destination options of eight bytes each.
         (101, ipv6(&[0, 60], &tcp, 10)),
@@ -334,7 +342,12 @@ fn headers_below_tcp_are_walked() {
     assert_eq!(one(101, tso).0, Some(10));
     assert_eq!(one(101, fragment(&plain)).1.fragments, 1);
     assert_eq!(one(101, plain[..30].to_vec()).1.cut, 1);
-    assert_eq!(one(147, plain.clone()).1.unknown_link, 1);
+    let unknown = one(147, plain.clone()).1;
+    assert_eq!((unknown.unknown_link, unknown.first_unknown_link), (1, Some(147)));
+    // A header in a header of its own, one without a packet, and a field without a length.
+    assert_eq!(one(258, [vec![12, 0, 0, 0, 1, 0, 0, 0, 2, 1, 0, 0], plain.clone()].concat()).1.unknown_link, 1);
+    assert_eq!(one(239, vec![2, 0, 0, 7, 8, 0, 10, 0, 1, 1, 1, 1]).1.cut, 1);
+    assert_eq!(one(239, vec![2, 0, 0, 7, 0, 0, 10, 0, 1, 1, 1, 1]).1.malformed, 1);
     // A socket that is connected to itself: nothing tells one direction from the other.
     let same = Tcp { from: 7, to: 7, ..tcp };
     let mut v6 = ipv6(&[], &same, 5);
@@ -347,6 +360,30 @@ fn headers_below_tcp_are_walked() {
     let mut malformed = plain;
     malformed[20 + 12] = 0x10;
     assert_eq!(one(101, malformed).1.malformed, 1);
+}
+
+#[test]
+fn what_came_twice_is_no_hole_and_a_subflow_is_told() {
+    let acknowledges = |blocks: &[[u32; 2]]| {
+        let mut options = vec![1, 1, 5, (2 + 8 * blocks.len()) as u8];
+        options.extend(blocks.iter().flatten().flat_map(|number| number.to_be_bytes()));
+        let packets = [(1, 2), (2, 1)]
+            .map(|(from, to)| ipv4(&Tcp { from, to, seq: 1000, ack: 1000, ..Tcp::default() }.options(&options), 0));
+        let segment = follow(101, &packets, 1).0.events.pop().unwrap().2;
+        (segment.sacked_to > segment.ack, segment.came_twice)
+    };
+    assert_eq!(acknowledges(&[[1100, 1200]]), (true, 0));
+    assert_eq!(acknowledges(&[[900, 1000]]), (false, 100));
+    assert_eq!(acknowledges(&[[700, 800]]), (false, 100));
+    // A part of what is beyond came twice, and the second block says what else is there.
+    assert_eq!(acknowledges(&[[1100, 1150], [1100, 1200]]), (true, 50));
+    assert_eq!(acknowledges(&[[700, 800], [1100, 1200]]), (true, 100));
+    // A block that ends before it begins.
+    assert_eq!(acknowledges(&[[900, 800]]), (false, 0));
+    for (options, is_subflow) in [(&[30, 4, 1, 1][..], true), (&[1, 1, 1, 1], false)] {
+        let opening = Tcp { flags: 2, ..Tcp::default() }.options(options);
+        assert_eq!(follow(101, &[ipv4(&opening, 0)], 1).0.events[0].2.is_subflow, is_subflow);
+    }
 }
 
 proptest! {

@@ -37,7 +37,7 @@ pub use engine::{
     AirFacts, CauseIn, CauseTime, Certainty, ChannelFacts, Cost, DatagramFacts, Direction, DnsFacts, DnsServer, Engine,
     Evidence, Explanation, Found, GattFacts, GattHandle, Held, HostPair, Latest, LinkModel, LongStall, ModelledLink,
     ModelledRemedy, MostHeld, OverAll, Percentile, Picture, QuicFacts, QuicLogFacts, Rank, Span, Stall, StreamFacts,
-    Times, TimesOf, TimesOverAll, Verdict, VerdictOn, causes,
+    Times, TimesOf, TimesOverAll, Unanswered, Verdict, VerdictOn, causes,
 };
 pub use finding::{Finding, Proof, Unit};
 pub use ledger::{Stage, ledger};

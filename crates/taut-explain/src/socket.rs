@@ -6,9 +6,10 @@ use taut_time::Duration;
 /// Who holds it; `None` when nothing waits to be sent or acknowledged.
 ///
 /// The order is that in which `tcp_write_xmit` (net/ipv4/tcp_output.c) asks: pacing, congestion
-/// window, receive window, Nagle's algorithm. Pacing shows only in the state that a tracer takes,
-/// and how much waits in the device nowhere: with room in both windows and a full segment to send
-/// that is [`Holder::NotKnown`]. So is a small one whose options are not seen.
+/// window, receive window, Nagle's algorithm. Pacing and what waits in the device show only to a tracer: without
+/// them, with room in both windows and a full segment to send, it is [`Holder::NotKnown`]. So is a small one whose
+/// options are not seen. While the device keeps what it was given, a larger congestion window would only make its
+/// queue longer.
 pub fn holder(state: &SocketState) -> Option<Holder> {
     if state.is_opening {
         return Some(Holder::Handshake);
@@ -22,8 +23,9 @@ pub fn holder(state: &SocketState) -> Option<Holder> {
     if state.recovery == Recovery::Repeating {
         return Some(Holder::LossRecovery);
     }
+    let in_device = |else_held| Some(if state.device_bytes > 0 { Holder::DeviceQueue } else { else_held });
     if state.unsent_bytes == 0 {
-        return Some(Holder::Delivery);
+        return in_device(Holder::Delivery);
     }
     if state.pacing_wait_ns > 0 {
         return Some(Holder::Pacing);
@@ -34,7 +36,7 @@ pub fn holder(state: &SocketState) -> Option<Holder> {
     let window = state.congestion_window_segments;
     if window > 0 && state.in_flight_segments >= window {
         let doubles = window < state.slow_start_threshold_segments;
-        return Some(if doubles { Holder::SlowStart } else { Holder::CongestionWindow });
+        return in_device(if doubles { Holder::SlowStart } else { Holder::CongestionWindow });
     }
     let next = state.unsent_bytes.min(state.mss_bytes);
     if state.send_window_bytes.is_some_and(|window| window.saturating_sub(state.in_flight_bytes) < next) {
@@ -43,16 +45,16 @@ pub fn holder(state: &SocketState) -> Option<Holder> {
         return Some(if has_all { Holder::ReceivingProgram } else { Holder::ReceiveWindow });
     }
     if state.unsent_bytes >= state.mss_bytes {
-        return Some(Holder::NotKnown);
+        return in_device(Holder::NotKnown);
     }
     // It holds a small segment only while another small one is in flight (`tcp_minshall_check`, net/ipv4/tcp_output.c).
     let full = u64::from(state.in_flight_segments) * u64::from(state.mss_bytes);
     let may_be_nagle = state.small_in_flight.unwrap_or_else(|| u64::from(state.in_flight_bytes) < full);
-    Some(match (state.cork, state.no_delay) {
-        (Some(true), _) => Holder::Cork,
-        (_, Some(false)) if may_be_nagle => Holder::Nagle,
-        _ => Holder::NotKnown,
-    })
+    match (state.cork, state.no_delay) {
+        (Some(true), _) => Some(Holder::Cork),
+        (_, Some(false)) if may_be_nagle => Some(Holder::Nagle),
+        _ => in_device(Holder::NotKnown),
+    }
 }
 
 /// What samples of a socket's state and the kernel's own counters come to, over the same time.
@@ -238,7 +240,7 @@ mod tests {
 
     #[test]
     fn each_holder_stands_in_its_state_and_not_beside_it() {
-        let cases: [(&str, SocketState, Option<Holder>); 22] = [
+        let cases: [(&str, SocketState, Option<Holder>); 26] = [
             ("held", held(), Some(Holder::Nagle)),
             ("TCP_NODELAY", SocketState { no_delay: Some(true), ..held() }, Some(Holder::NotKnown)),
             ("options unseen", SocketState { no_delay: None, cork: None, ..held() }, Some(Holder::NotKnown)),
@@ -261,8 +263,16 @@ mod tests {
             ),
             ("paced", SocketState { pacing_wait_ns: 1, ..held() }, Some(Holder::Pacing)),
             ("all sent", SocketState { unsent_bytes: 0, ..held() }, Some(Holder::Delivery)),
+            ("in the device", SocketState { unsent_bytes: 0, device_bytes: 9, ..held() }, Some(Holder::DeviceQueue)),
+            ("behind it", SocketState { unsent_bytes: 1448, device_bytes: 9, ..held() }, Some(Holder::DeviceQueue)),
+            ("Nagle's algorithm all the same", SocketState { device_bytes: 9, ..held() }, Some(Holder::Nagle)),
             ("nothing", SocketState { unsent_bytes: 0, in_flight_bytes: 0, ..held() }, None),
             ("slow start", SocketState { in_flight_segments: 10, ..held() }, Some(Holder::SlowStart)),
+            (
+                "window full of what is in the device",
+                SocketState { in_flight_segments: 10, device_bytes: 9, ..held() },
+                Some(Holder::DeviceQueue),
+            ),
             (
                 "congestion window",
                 SocketState { in_flight_segments: 10, slow_start_threshold_segments: 8, ..held() },

@@ -1,6 +1,8 @@
-//! Losses that stand over several intervals: since when, and how much they took in all.
+//! Losses that stand over several intervals: since when, and how much they took in all. And events that are counted
+//! one by one.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use taut_time::{Duration, Instant};
 
@@ -131,6 +133,110 @@ impl<K: Clone + Ord> Watch<K> {
     }
 }
 
+/// Events of one connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Events {
+    /// How many.
+    pub count: u64,
+    /// Time lost by them.
+    pub lost: Duration,
+    /// The longest time lost at once.
+    pub longest: Duration,
+    /// When the first one was.
+    pub first: Instant,
+    /// When the last one was.
+    pub last: Instant,
+    /// This end, and the other one.
+    pub ends: (SocketAddr, SocketAddr),
+}
+
+/// Events of one key: all of them, and those of the interval.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Count {
+    /// All; with the ends of the connection of the last one.
+    pub all: Events,
+    /// How many of them in this interval.
+    pub new: u64,
+    /// Time lost by these.
+    pub new_lost: Duration,
+    /// Whether they are the first ones, or the first after a minute without any.
+    pub is_new: bool,
+}
+
+/// A key whose last event was longer ago is not shown any more. These events are rare where little is wrong: of a path
+/// that loses one segment in a thousand, a quiet connection tells a few times a minute.
+const RECENT: Duration = Duration::from_secs(60);
+
+/// Adds events up, each of which counts: what is told of a key grows until the end.
+#[derive(Clone, Debug)]
+pub struct Tally<K> {
+    counts: BTreeMap<K, Count>,
+    forgotten: u64,
+}
+
+impl<K: Clone + Ord> Default for Tally<K> {
+    fn default() -> Self {
+        Self { counts: BTreeMap::new(), forgotten: 0 }
+    }
+}
+
+impl<K: Clone + Ord> Tally<K> {
+    /// Adds events of a key.
+    pub fn add(&mut self, key: K, events: Events) {
+        if let Some(known) = self.counts.get_mut(&key) {
+            let all = &mut known.all;
+            known.is_new |= known.new == 0 && events.first.saturating_since(all.last) >= RECENT;
+            let ends = if events.last >= all.last { events.ends } else { all.ends };
+            *all = Events {
+                count: all.count + events.count,
+                lost: all.lost + events.lost,
+                longest: all.longest.max(events.longest),
+                first: all.first.min(events.first),
+                last: all.last.max(events.last),
+                ends,
+            };
+            known.new += events.count;
+            known.new_lost += events.lost;
+            return;
+        }
+        if self.counts.len() >= MOST {
+            // Processes that come and go are keys of their own: those of long ago make room.
+            let before = self.counts.len();
+            self.counts.retain(|_, known| events.last.saturating_since(known.all.last) < RECENT);
+            self.forgotten += (before - self.counts.len()) as u64;
+        }
+        if self.counts.len() < MOST {
+            self.counts.insert(key, Count { all: events, new: events.count, new_lost: events.lost, is_new: true });
+        } else {
+            self.forgotten += 1;
+        }
+    }
+
+    /// What the interval came to that ends now, and the next one begins: all keys with an event of late, the longest
+    /// time lost first.
+    pub fn interval(&mut self, now: Instant) -> Vec<(K, Count)> {
+        let recent = self.counts.iter().filter(|(_, count)| now.saturating_since(count.all.last) < RECENT);
+        let mut recent: Vec<(K, Count)> = recent.map(|(key, count)| (key.clone(), *count)).collect();
+        recent.sort_by_key(|(_, count)| std::cmp::Reverse((count.all.lost, count.all.count)));
+        for count in self.counts.values_mut() {
+            (count.new, count.new_lost, count.is_new) = (0, Duration::ZERO, false);
+        }
+        recent
+    }
+
+    /// Keys that found no room, or made room for others.
+    pub const fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// All keys, the longest time lost first.
+    pub fn finish(self) -> Vec<(K, Count)> {
+        let mut all: Vec<(K, Count)> = self.counts.into_iter().collect();
+        all.sort_by_key(|(_, count)| std::cmp::Reverse((count.all.lost, count.all.count)));
+        all
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,5 +292,50 @@ mod tests {
         watch.interval(at(22), at(24), losses(1_000_000));
         let (totals, forgotten) = watch.finish();
         assert_eq!((totals.len(), forgotten), (MOST, 10 + MOST as u64));
+    }
+
+    fn events(count: u64, ms: u64, at_s: u64, port: u16) -> Events {
+        let (time, at) = (Duration::from_millis(ms), at(at_s));
+        let ends = [port, 80].map(|port| SocketAddr::new([10, 0, 0, 1].into(), port));
+        Events { count, lost: time, longest: time, first: at, last: at, ends: (ends[0], ends[1]) }
+    }
+
+    #[test]
+    fn each_event_counts_and_what_is_long_ago_is_shown_at_the_end_only() {
+        let mut tally = Tally::default();
+        tally.add("loss", events(2, 400, 10, 1));
+        tally.add("loss", events(1, 300, 11, 2));
+        tally.add("refused", events(5, 0, 11, 3));
+        let interval = tally.interval(at(12));
+        let [("loss", loss), ("refused", refused)] = interval[..] else { panic!("{interval:?}") };
+        assert_eq!((loss.all.count, loss.new, loss.is_new), (3, 3, true));
+        assert_eq!((loss.all.lost, loss.all.longest), (Duration::from_millis(700), Duration::from_millis(400)));
+        assert_eq!((loss.all.first, loss.all.last, loss.all.ends.0.port()), (at(10), at(11), 2));
+        assert_eq!((refused.new, refused.new_lost), (5, Duration::ZERO));
+        // It is shown on, with nothing new.
+        tally.add("loss", events(1, 100, 13, 1));
+        let interval = tally.interval(at(14));
+        assert_eq!(
+            interval.iter().map(|(_, count)| (count.all.count, count.new)).collect::<Vec<_>>(),
+            [(4, 1), (5, 0)]
+        );
+        assert!(interval.iter().all(|(_, count)| !count.is_new));
+        assert!(tally.interval(at(73)).is_empty());
+        tally.add("loss", events(1, 100, 80, 1));
+        let interval = tally.interval(at(81));
+        assert_eq!(interval.iter().map(|(key, count)| (*key, count.is_new)).collect::<Vec<_>>(), [("loss", true)]);
+        assert_eq!(
+            tally.finish().iter().map(|(key, count)| (*key, count.all.count)).collect::<Vec<_>>(),
+            [("loss", 5), ("refused", 5)]
+        );
+    }
+
+    #[test]
+    fn a_tally_has_an_end_and_those_of_long_ago_make_room() {
+        let mut tally = Tally::default();
+        (0..MOST as u64 + 3).for_each(|key| tally.add(key, events(1, 1, 10, 1)));
+        assert_eq!((tally.interval(at(11)).len(), tally.forgotten()), (MOST, 3));
+        tally.add(u64::MAX, events(1, 1, 100, 1));
+        assert_eq!((tally.interval(at(101)).len(), tally.forgotten()), (1, 3 + MOST as u64));
     }
 }

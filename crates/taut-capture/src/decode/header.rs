@@ -50,6 +50,8 @@ pub struct TcpPacket<'a> {
     pub sack: Option<SackBlock>,
     /// Option: its sender understands selective acknowledgements.
     pub permits_sack: bool,
+    /// Option: it is one of several connections that carry one stream (MPTCP).
+    pub is_subflow: bool,
     /// The capture kept less than the options: what is absent may have been there.
     pub options_are_cut: bool,
 }

@@ -4,6 +4,7 @@ mod header;
 mod ip;
 mod link;
 mod tcp;
+mod tunnel;
 mod udp;
 
 pub use self::header::{Skipped, TcpPacket, UdpPacket};
@@ -20,6 +21,12 @@ pub fn decode<'a>(packet: &Packet<'a>) -> Result<TcpPacket<'a>, Skipped> {
     let length = packet.original_length.max(packet.bytes.len() as u32) as usize - start;
     let datagram = ip::datagram::<{ ip::TCP }>(&packet.bytes[start..], length)?;
     tcp::segment(&datagram)
+}
+
+/// The packet that a packet which is not TCP carries, if it is one of a tunnel: of GRE, VXLAN, Geneve, GTP or IP in IP.
+/// Of tunnels within tunnels it is the innermost. Tunnels are not told apart.
+pub fn tunnelled<'a>(packet: &Packet<'a>) -> Option<Packet<'a>> {
+    tunnel::innermost(packet)
 }
 
 /// Finds the UDP header of a packet that is not TCP.

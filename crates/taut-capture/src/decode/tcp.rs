@@ -14,6 +14,7 @@ const WINDOW_SCALE: u8 = 3;
 const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
+const MPTCP: u8 = 30;
 
 #[inline(always)]
 pub(super) fn segment<'a>(datagram: &Datagram<'a>) -> Result<TcpPacket<'a>, Skipped> {
@@ -53,6 +54,7 @@ pub(super) fn segment<'a>(datagram: &Datagram<'a>) -> Result<TcpPacket<'a>, Skip
         sacked_to: others.sacked_to,
         sack: others.sack,
         permits_sack: others.permits_sack,
+        is_subflow: others.is_subflow,
         options_are_cut: datagram.segment.len() < header_length,
     })
 }
@@ -65,6 +67,7 @@ struct Others {
     sacked_to: Option<u32>,
     sack: Option<SackBlock>,
     permits_sack: bool,
+    is_subflow: bool,
 }
 
 /// Hands over each option that is there, with its kind and length; one that is cut off ends the walk.
@@ -103,10 +106,12 @@ fn others(options: &[u8], acknowledgement: u32) -> Others {
         MSS => others.mss = be16(option, 2).unwrap_or_default(),
         WINDOW_SCALE => others.window_scale = option.get(2).copied(),
         SACK_PERMITTED => others.permits_sack = true,
+        MPTCP => others.is_subflow = true,
         SACK => {
             let ends = (1..).map_while(|block| be32(option, 8 * block - 2));
-            let above = |end: &u32| end.wrapping_sub(acknowledgement);
-            others.sacked_to = ends.max_by_key(above);
+            // What came twice stands below.
+            let above = |end: &u32| end.wrapping_sub(acknowledgement) as i32;
+            others.sacked_to = ends.filter(|end| above(end) > 0).max_by_key(above);
             others.sack = first_block(option, acknowledgement);
         }
         _ => {}

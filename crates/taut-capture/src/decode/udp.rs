@@ -18,15 +18,8 @@ const LONGEST_NAME: usize = 255;
 
 pub(super) fn packet<'a>(datagram: &Datagram<'a>) -> Result<UdpPacket<'a>, Skipped> {
     let header: &[u8; HEADER] = datagram.segment.first_chunk().ok_or(Skipped::Cut)?;
-    let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-    // Of a fragmented datagram the header has the length of the whole; 0 is a jumbogram (RFC 2675).
-    let length = match usize::from(half(4)) {
-        0 => datagram.length,
-        length => length,
-    };
-    let payload = length.checked_sub(HEADER).and_then(|payload| u32::try_from(payload).ok());
-    let payload = payload.ok_or(Skipped::Malformed)?;
-    let kept = &datagram.segment[HEADER..datagram.segment.len().min(length).max(HEADER)];
+    let (kept, payload) = payload(datagram).ok_or(Skipped::Malformed)?;
+    let payload = u32::try_from(payload).map_err(|_| Skipped::Malformed)?;
     let [ports @ .., _, _, _, _] = header;
     let ends = Ends { hosts: datagram.hosts, ports };
     if ends.are_one() {
@@ -43,6 +36,18 @@ pub(super) fn packet<'a>(datagram: &Datagram<'a>) -> Result<UdpPacket<'a>, Skipp
         content,
     };
     Ok(UdpPacket { ends, payload, kept, identification: datagram.identification, seen })
+}
+
+/// What was kept of its payload, and how long that was.
+pub(super) fn payload<'a>(datagram: &Datagram<'a>) -> Option<(&'a [u8], usize)> {
+    let header: &[u8; HEADER] = datagram.segment.first_chunk()?;
+    // Of a fragmented datagram the header has the length of the whole; 0 is a jumbogram (RFC 2675).
+    let length = match usize::from(u16::from_be_bytes([header[4], header[5]])) {
+        0 => datagram.length,
+        length => length,
+    };
+    let kept = &datagram.segment[HEADER..datagram.segment.len().min(length).max(HEADER)];
+    Some((kept, length.checked_sub(HEADER)?))
 }
 
 fn content(kept: &[u8], length: usize) -> Content {

@@ -267,6 +267,9 @@ impl<S: Sink> Reading<'_, S> {
             'v' => What::Task(Task::TimedOut { waited_ns: number(fields.next())? }),
             'u' => What::Task(Task::Polled { waited_ns: number(fields.next())? }),
             'g' => What::Gap,
+            'W' => What::Awaits,
+            'A' => What::Accepted,
+            'M' => What::IsPath,
             'o' => {
                 let word = fields.next().unwrap_or_default();
                 What::Released(value_of(&RELEASES, word).ok_or("what let bytes go is not known")?)

@@ -5,11 +5,11 @@ use std::fmt::Write;
 use taut_event::{Recovery, SocketState};
 
 /// How many numbers a state has.
-const COUNT: usize = 17;
+const COUNT: usize = 19;
 /// What is not known.
 const NONE: u64 = u64::MAX;
 
-/// A state as numbers, in the order of the structure's members.
+/// A state as numbers, in the order of the structure's members; what came later stands at the end.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Numbers([u64; COUNT]);
 
@@ -38,6 +38,8 @@ impl Numbers {
             state.send_buffer_full.into(),
             flag(state.no_delay),
             flag(state.cork),
+            state.is_ended.into(),
+            state.device_bytes.into(),
         ])
     }
 
@@ -75,6 +77,8 @@ impl Numbers {
             send_buffer_full: is(14)?,
             no_delay: flag(15)?,
             cork: flag(16)?,
+            is_ended: is(17)?,
+            device_bytes: word(18)?,
         })
     }
 

@@ -128,7 +128,7 @@ impl<W: Write> Recorder<W> {
             What::Task(Task::Ran { waited_ns } | Task::Polled { waited_ns } | Task::TimedOut { waited_ns }) => {
                 write!(line, " {waited_ns}")
             }
-            What::Task(_) | What::Gap => Ok(()),
+            What::Task(_) | What::Gap | What::Awaits | What::Accepted | What::IsPath => Ok(()),
             What::Released(release) => match word_of(&RELEASES, release) {
                 Some(word) => write!(line, " {word}"),
                 None => return false,
@@ -174,6 +174,9 @@ fn letter(what: &What) -> Option<char> {
         What::L2cap(_) => 'h',
         What::Hci(_) => 'y',
         What::Listens(_) => 'j',
+        What::Awaits => 'W',
+        What::Accepted => 'A',
+        What::IsPath => 'M',
         What::IsEnd(_) => 'n',
         _ => return None,
     })

@@ -47,6 +47,7 @@ impl Default for Tcp {
 
 impl Tcp {
     /// A multiple of four bytes.
+    #[allow(dead_code, reason = "some tests use a part of it")]
     pub(crate) fn options(&self, options: &[u8]) -> Self {
         Self { options: options.to_vec(), ..self.clone() }
     }
@@ -95,6 +96,7 @@ pub(crate) fn ipv6(extensions: &[u8], tcp: &Tcp, payload: usize) -> Vec<u8> {
     bytes
 }
 
+#[allow(dead_code, reason = "some tests use a part of it")]
 pub(crate) fn fragment(packet: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_vec();
     packet[6..8].copy_from_slice(&[0, 10]);
@@ -140,8 +142,10 @@ pub(crate) fn pcap(is_big: bool, is_nano: bool, link: u16, packets: &[(u64, Vec<
 }
 
 /// Link type, unit of time (`if_tsresol`), and offset in seconds.
+#[allow(dead_code, reason = "some tests use a part of it")]
 pub(crate) type Interface = (u16, Option<u8>, u64);
 
+#[allow(dead_code, reason = "some tests use a part of it")]
 pub(crate) fn pcapng(is_big: bool, interfaces: &[Interface], packets: &[(u32, u64, &[u8])]) -> Vec<u8> {
     let block = |kind: u32, body: &[u8]| {
         let mut body = body.to_vec();

@@ -82,7 +82,7 @@ pub(crate) fn direction(
         begin_ns: half.span_start.unwrap_or(start).saturating_sub(start),
         span_ns: half.breakdown.total_ns(),
         frames: [tally.first_place, tally.last_place],
-        vantage: if way == Way::Forward { 0.0 } else { 1.0 },
+        vantage: Some(if way == Way::Forward { 0.0 } else { 1.0 }),
         min_rtt_ns: 0,
         median_rtt_ns: None,
         mss_bytes: tally.largest_packet.into(),

@@ -1,5 +1,5 @@
 //! Causes of an L2CAP channel. Each is weighed by the time that the transfer would take less without it, from the
-//! link's model; docs/explain.md has the formulas with their reasons.
+//! link's model; docs/explain-bluetooth.md has the formulas with their reasons.
 
 use taut_air::{Limit, Phy};
 use taut_event::{Coverage, Direction as Way, Holder, Kind};

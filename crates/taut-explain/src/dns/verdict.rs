@@ -96,8 +96,9 @@ fn retry(resolver: &Resolver) -> Said {
 fn waited(resolver: &Resolver) -> Said {
     let times = &resolver.tally.times;
     let summary = format!(
-        "The client waited for DNS servers: {} answers after {} (median), {} at most",
+        "The client waited for DNS servers: {} answer{} after {} (median), {} at most",
         times.count(),
+        if times.count() == 1 { "" } else { "s" },
         words::time(times.median().unwrap_or_default()),
         words::time(times.max())
     );

@@ -140,6 +140,22 @@ impl Breakdown {
         }
     }
 
+    /// When the episode began that the next part may continue, if it is one of this holder.
+    pub(crate) fn open_since(&self, holder: Holder) -> Option<u64> {
+        self.open.filter(|(open, _)| *open == holder).map(|(_, episode)| episode.from)
+    }
+
+    /// Takes back what was booked last, if it was this holder's: when it began, and the packet there.
+    pub(crate) fn take_back(&mut self, holder: Holder) -> Option<(u64, u64)> {
+        let (_, episode) = self.open.take_if(|(open, _)| *open == holder)?;
+        let cell = self.cell(holder);
+        cell.ns = cell.ns.saturating_sub(episode.length());
+        if let Some(trail) = &mut self.trail {
+            trail.take_back(episode);
+        }
+        Some((episode.from, episode.places.0))
+    }
+
     /// Ends the episode that is open.
     pub(crate) fn close(&mut self) {
         if let Some((holder, episode)) = self.open.take() {

@@ -9,6 +9,9 @@ use taut_time::Instant;
 const LEAST_STEP: u64 = 1_000_000_000;
 /// A packet has fewer events; more are not waited for.
 const MOST_HELD: usize = 64;
+/// So many events may have a time far behind, and so soon after them the clock goes on as before, in nanoseconds.
+const MOST_ASTRAY: u8 = 16;
+const SOON: u64 = 10_000_000_000;
 /// A pause as long as this, in nanoseconds, is told from a clock that stands ahead by more packets.
 const LONG_PAUSE: u64 = 3_600_000_000_000;
 const MOST_PACKETS: u32 = 4;
@@ -27,6 +30,9 @@ pub(super) struct Clock {
     last: Option<u64>,
     /// By how much this timeline is ahead of the clock, since that was set back.
     lead: u64,
+    /// The same before it was set back the last time, and how many events may still tell that it was not: the packets
+    /// before had a time far behind.
+    before: (u64, u8),
     /// By how much it is behind the clock, since that was set for the first time.
     lag: u64,
     /// How often the clock was set, or stood far ahead in a few packets.
@@ -88,20 +94,36 @@ impl Clock {
 
     /// The event's time, unless it is held.
     pub(super) fn read(&mut self, event: &Event) -> Option<u64> {
+        let last = self.last.unwrap_or_else(|| self.of(event));
+        self.may_go_on_as_before(event, last);
         let at = self.of(event);
-        let last = self.last.unwrap_or(at);
         if self.holds() || at > last.saturating_add(LEAST_STEP) {
             self.held.push(*event);
             return None;
         }
         let is_set_back = at.saturating_add(LEAST_STEP) < last;
         if is_set_back {
+            self.before = (self.lead, MOST_ASTRAY);
             self.lead = self.lead.saturating_add(last - at);
             self.steps += 1;
         }
         let at = if is_set_back { last } else { at };
         self.last = Some(last.max(at));
         Some(at)
+    }
+
+    /// After few packets with a time far behind the clock is where it was.
+    fn may_go_on_as_before(&mut self, event: &Event, last: u64) {
+        let (lead, left) = self.before;
+        if left == 0 || self.holds() {
+            return;
+        }
+        self.before.1 -= 1;
+        let at = event.at.as_nanos().saturating_add(lead).saturating_sub(self.lag);
+        let goes_on = at.saturating_add(LEAST_STEP) >= last && at <= last.saturating_add(SOON);
+        if goes_on && self.of(event) > last.saturating_add(SOON) {
+            (self.lead, self.before) = (lead, (0, 0));
+        }
     }
 
     fn of(&self, event: &Event) -> u64 {

@@ -24,6 +24,9 @@ pub struct Explanation {
     /// few packets, or was set for the first time. No time is booked for such a step.
     #[serde(default)]
     pub clock_steps: u64,
+    /// Connections that were asked for again and again, and never opened.
+    #[serde(default)]
+    pub unanswered: Unanswered,
     /// Directions of connections in which data went.
     pub directions: u64,
     /// Who held the data of all directions, longest first.
@@ -38,6 +41,17 @@ pub struct Explanation {
     /// The first packet that is part of a connection, on the clock of the capture.
     #[serde(skip)]
     pub start: Option<Instant>,
+}
+
+/// Connections of TCP whose SYN was sent again, and never answered.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct Unanswered {
+    /// How many.
+    pub connections: u64,
+    /// How long the one was asked for that was longest, from its first to its last SYN.
+    pub longest_ns: u64,
+    /// The packet of its first SYN; 0: none.
+    pub frame: u64,
 }
 
 /// In how many directions a cause was found.
@@ -73,8 +87,9 @@ pub struct Direction {
     /// First and last packet with its data.
     pub frames: [u64; 2],
     /// Where the capture was taken: 0 at the sender, 1 at the receiver, by the times of the
-    /// handshake, or without one by the least times to answers.
-    pub vantage: f64,
+    /// handshake, or without one by the least times to answers. Absent: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vantage: Option<f64>,
     /// Least round trip of the path; 0: not known.
     pub min_rtt_ns: u64,
     /// Median round trip, with what the receiver delayed its acknowledgements.

@@ -6,10 +6,11 @@ use taut_event::Holder;
 
 use super::detect;
 use super::over_all::{CauseTime, HostPair, LongStall, MostHeld, OverAll};
+use super::parts::New;
 use super::times::{AllTimes, Timed};
 use super::{Direction, Verdict};
 
-/// So many pairs are told apart.
+/// So many pairs are told apart at least; where there are twice as many, those go of which least was found.
 const PAIRS: usize = 1024;
 /// So many are reported, and so many stalls.
 const REPORTED: usize = 10;
@@ -25,8 +26,8 @@ pub(super) struct Gathering {
 }
 
 impl Gathering {
-    /// Adds a direction in which so much time could be had back.
-    pub(super) fn add(&mut self, direction: &Direction, weight: u64, timed: &[Timed<'_>]) {
+    /// Adds a direction, or a part of one, in which so much time could be had back.
+    pub(super) fn add(&mut self, direction: &Direction, weight: u64, timed: &[Timed<'_>], new: &New) {
         let name = format!("{} > {}", direction.from, direction.to);
         timed.iter().for_each(|timed| self.times.add(timed, &name));
         for held in &direction.breakdown {
@@ -56,55 +57,65 @@ impl Gathering {
         }
         let mut hosts = [host(&direction.from).to_owned(), host(&direction.to).to_owned()];
         hosts.sort_unstable();
-        let is_full = self.pairs.len() >= PAIRS;
-        let pair = match self.pairs.get_mut(&hosts) {
-            Some(pair) => Some(pair),
-            None if is_full => {
-                self.all.other_directions += 1;
-                None
-            }
-            None => {
-                let new = HostPair {
-                    hosts: hosts.clone(),
-                    directions: 0,
-                    causes: Vec::new(),
-                    first: name.clone(),
-                    first_frames: direction.frames,
-                };
-                Some(self.pairs.entry(hosts).or_insert((weight, new)))
-            }
-        };
-        let mut of_pair = None;
-        if let Some((heaviest, pair)) = pair {
-            pair.directions += 1;
-            if weight > *heaviest {
-                *heaviest = weight;
-                (pair.first, pair.first_frames) = (name, direction.frames);
-            }
-            of_pair = Some(&mut pair.causes);
+        if self.pairs.len() >= 2 * PAIRS && !self.pairs.contains_key(&hosts) {
+            self.forget_lightest();
         }
-        for on in &direction.verdicts {
+        let (heaviest, pair) = self.pairs.entry(hosts).or_insert_with_key(|hosts| {
+            let first = name.clone();
+            let hosts = hosts.clone();
+            (weight, HostPair { hosts, directions: 0, causes: Vec::new(), first, first_frames: direction.frames })
+        });
+        pair.directions += u64::from(new.direction);
+        if weight > *heaviest {
+            *heaviest = weight;
+            (pair.first, pair.first_frames) = (name, direction.frames);
+        }
+        for (on, &is_new) in direction.verdicts.iter().zip(&new.verdicts) {
             if let Verdict::Found(found) = &on.verdict {
-                time(&mut self.all.causes, &on.cause, found.cost.held_ns);
-                if let Some(causes) = &mut of_pair {
-                    time(causes, &on.cause, found.cost.held_ns);
-                }
+                let cost = (found.cost.held_ns, is_new);
+                time(&mut self.all.causes, &on.cause, cost);
+                time(&mut pair.causes, &on.cause, cost);
             }
         }
     }
 
-    pub(super) fn finish(self) -> OverAll {
+    /// Leaves as many pairs as are told apart: those of which most was found.
+    fn forget_lightest(&mut self) {
+        let mut sums: Vec<u64> = self.pairs.values().map(|(_, pair)| found_ns(pair)).collect();
+        sums.sort_unstable_by_key(|&sum| std::cmp::Reverse(sum));
+        let Some(&least) = sums.get(PAIRS - 1) else { return };
+        // Of those that are alike the first ones stay.
+        let mut alike = PAIRS - sums.iter().take_while(|&&sum| sum > least).count();
+        let mut gone = 0;
+        self.pairs.retain(|_, (_, pair)| {
+            let is_alike = found_ns(pair) == least;
+            let stays = if is_alike { alike > 0 } else { found_ns(pair) > least };
+            alike -= usize::from(stays && is_alike);
+            gone += if stays { 0 } else { pair.directions };
+            stays
+        });
+        self.all.other_directions += gone;
+    }
+
+    pub(super) fn finish(mut self) -> OverAll {
+        if self.pairs.len() > PAIRS {
+            self.forget_lightest();
+        }
         let mut all = self.all;
         // The turns of programs last: two directions that wait for each other have the same time twice.
         let order = |cause: &CauseTime| (detect::is_a_program(&cause.cause), std::cmp::Reverse(cause.held_ns));
         all.causes.sort_by_key(order);
         let mut pairs: Vec<HostPair> = self.pairs.into_values().map(|(_, pair)| pair).collect();
-        let sum = |pair: &HostPair| pair.causes.iter().fold(0_u64, |sum, cause| sum.saturating_add(cause.held_ns));
-        pairs.sort_by_key(|pair| std::cmp::Reverse(sum(pair)));
+        pairs.sort_by_key(|pair| std::cmp::Reverse(found_ns(pair)));
         pairs.truncate(REPORTED);
         pairs.iter_mut().for_each(|pair| pair.causes.sort_by_key(order));
         OverAll { pairs, times: self.times.finish(), ..all }
     }
+}
+
+/// The time of all causes that were found.
+fn found_ns(pair: &HostPair) -> u64 {
+    pair.causes.iter().fold(0, |sum, cause| sum.saturating_add(cause.held_ns))
 }
 
 fn most(all: &mut Vec<MostHeld>, holder: &str, (share, held_ns, longest_ns): (f64, u64, u64), name: &str) {
@@ -131,13 +142,13 @@ fn most(all: &mut Vec<MostHeld>, holder: &str, (share, held_ns, longest_ns): (f6
     }
 }
 
-fn time(all: &mut Vec<CauseTime>, cause: &str, held_ns: u64) {
+fn time(all: &mut Vec<CauseTime>, cause: &str, (held_ns, is_new): (u64, bool)) {
     match all.iter_mut().find(|known| known.cause == cause) {
         Some(known) => {
             known.held_ns = known.held_ns.saturating_add(held_ns);
-            known.directions += 1;
+            known.directions += u64::from(is_new);
         }
-        None => all.push(CauseTime { cause: cause.to_owned(), held_ns, directions: 1 }),
+        None => all.push(CauseTime { cause: cause.to_owned(), held_ns, directions: is_new.into() }),
     }
 }
 
@@ -217,7 +228,8 @@ mod tests {
 
     fn gathered(all: &[Direction]) -> OverAll {
         let mut gathering = Gathering::default();
-        all.iter().for_each(|one| gathering.add(one, one.breakdown[0].held_ns, &[]));
+        let new = New { direction: true, verdicts: vec![true] };
+        all.iter().for_each(|one| gathering.add(one, one.breakdown[0].held_ns, &[], &new));
         gathering.finish()
     }
 
@@ -251,6 +263,13 @@ mod tests {
         assert_eq!((all.pairs.len(), all.other_directions), (REPORTED, 3000 - PAIRS as u64));
         let lengths: Vec<u64> = all.long_stalls.iter().map(|stall| stall.held_ns / MS).collect();
         assert_eq!(lengths, (3090..3100).rev().collect::<Vec<_>>());
+        assert_eq!(all.pairs[0].hosts[0], "10.1.11.249");
+        // Where nothing is found in most, the others stay.
+        let all: Vec<Direction> = (0..3000_u64)
+            .map(|i| direction(&format!("10.1.{}.{}:1", i / 250, i % 250), "b", Holder::Nagle, 100, i % 1000 == 999))
+            .collect();
+        let found = gathered(&all).pairs.iter().filter(|pair| !pair.causes.is_empty()).count();
+        assert_eq!(found, 3);
     }
 
     #[test]

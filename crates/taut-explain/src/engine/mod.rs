@@ -14,6 +14,7 @@ mod explanation;
 mod gathering;
 mod link_model;
 mod over_all;
+mod parts;
 mod picture;
 mod report;
 mod times;
@@ -33,7 +34,8 @@ pub(crate) use detect::is_enough;
 pub(crate) use episode::Episode;
 pub use explanation::{
     AirFacts, CauseIn, Certainty, ChannelFacts, Cost, DatagramFacts, Direction, DnsFacts, DnsServer, Evidence,
-    Explanation, Found, GattFacts, GattHandle, Held, QuicFacts, QuicLogFacts, Stall, StreamFacts, Verdict, VerdictOn,
+    Explanation, Found, GattFacts, GattHandle, Held, QuicFacts, QuicLogFacts, Stall, StreamFacts, Unanswered, Verdict,
+    VerdictOn,
 };
 
 pub use link_model::{LinkModel, ModelledLink, ModelledRemedy};
@@ -46,6 +48,7 @@ pub(crate) use trail::Allowance;
 
 use self::clock::Clock;
 use self::gathering::Gathering;
+use self::parts::{New, Part, Parts};
 use crate::channel::{self, Channel};
 use crate::dns::{self, Resolver};
 use crate::quic::{self, Logged};
@@ -57,6 +60,9 @@ use crate::udp::{self, Datagrams};
 #[derive(Debug)]
 pub struct Engine {
     connections: Vec<Option<Tracker>>,
+    /// What was counted of each before.
+    counted: Vec<Part>,
+    parts: Parts,
     kept: usize,
     clock: Clock,
     start: Option<u64>,
@@ -114,6 +120,7 @@ struct Counts {
     segments: u64,
     copies: u64,
     evicted: u64,
+    unanswered: Unanswered,
 }
 
 /// Causes over all directions, by the order in which they were first told.
@@ -122,9 +129,26 @@ pub(crate) struct Causes(pub(crate) Vec<CauseIn>);
 
 impl Causes {
     pub(crate) fn add(&mut self, on: &VerdictOn) {
+        self.add_part(on, true);
+    }
+
+    /// Those of a part of a direction, of which some may have been counted with another part.
+    fn add_all(&mut self, verdicts: &[VerdictOn], part: &mut Part, direction: usize) -> New {
+        let mut new = New { direction: part.count(direction), verdicts: Vec::new() };
+        for on in verdicts {
+            let place = self.0.iter().position(|known| known.cause == on.cause).unwrap_or(self.0.len());
+            let is_new = part.count_verdict(direction, place, &on.verdict);
+            self.add_part(on, is_new);
+            new.verdicts.push(is_new);
+        }
+        new
+    }
+
+    fn add_part(&mut self, on: &VerdictOn, is_new: bool) {
+        let one = u64::from(is_new);
         let (found, unknown, share) = match &on.verdict {
-            Verdict::Found(found) => (1, 0, found.cost.share),
-            Verdict::Unknown { .. } => (0, 1, 0.0),
+            Verdict::Found(found) => (one, 0, found.cost.share),
+            Verdict::Unknown { .. } => (0, one, 0.0),
             Verdict::Clear => return,
         };
         match self.0.iter_mut().find(|known| known.cause == on.cause) {
@@ -143,6 +167,8 @@ impl Engine {
     pub fn new(kept: usize) -> Self {
         Self {
             connections: Vec::new(),
+            counted: Vec::new(),
+            parts: Parts::default(),
             kept: kept.max(1),
             clock: Clock::default(),
             start: None,
@@ -195,6 +221,7 @@ impl Engine {
             flows: self.counts.flows,
             evicted_flows: self.counts.evicted,
             clock_steps: self.clock.steps,
+            unanswered: self.counts.unanswered,
             directions: self.counts.directions,
             totals,
             causes: self.causes.0,
@@ -231,7 +258,7 @@ impl Engine {
         open.take(of_flows).for_each(|tracker| tracker.keep_trails(pictures.each()));
     }
 
-    fn reported(&mut self, tracker: &Tracker) {
+    fn reported(&mut self, tracker: &Tracker, part: &mut Part) {
         let start = self.start.unwrap_or_default();
         for direction in taut_event::Direction::BOTH {
             let reported = match tracker {
@@ -249,8 +276,8 @@ impl Engine {
                 Tracker::Logged(logged) => quic::direction(logged, direction, start),
             };
             let Some((mut report, breakdown, weight)) = reported else { continue };
-            self.counts.directions += 1;
-            report.verdicts.iter().for_each(|on| self.causes.add(on));
+            let new = self.causes.add_all(&report.verdicts, part, direction.index());
+            self.counts.directions += u64::from(new.direction);
             let timed = match tracker {
                 Tracker::Connection(connection) => report::times(connection, direction),
                 Tracker::Channel(channel) => channel::times(channel, direction),
@@ -260,7 +287,7 @@ impl Engine {
             };
             report.model = report.model.filter(|_| self.tells_models);
             report.times = timed.iter().filter_map(Timed::told).collect();
-            self.over_all.add(&report, weight, &timed);
+            self.over_all.add(&report, weight, &timed, &new);
             for holder in Holder::ALL {
                 let Some(cell) = breakdown.get(holder) else { continue };
                 let total = self.totals.entry(holder).or_default();
@@ -314,7 +341,10 @@ impl Sink for Engine {
                 Tracker::Connection(Box::new(Connection::new(*flow)))
             }
         });
-        self.counts.flows += 1;
+        let (part, is_new) = self.parts.begin(flow);
+        self.counted.resize_with(self.connections.len(), Part::default);
+        self.counted[index] = part;
+        self.counts.flows += u64::from(is_new);
         self.keep_trails(index);
     }
 
@@ -333,6 +363,13 @@ impl Sink for Engine {
                 connection.finish();
                 self.counts.segments += connection.segments;
                 self.counts.copies += connection.copies();
+                if let Some((longest_ns, frame)) = connection.unanswered() {
+                    let so_far = &mut self.counts.unanswered;
+                    so_far.connections += 1;
+                    if so_far.frame == 0 || longest_ns > so_far.longest_ns {
+                        (so_far.longest_ns, so_far.frame) = (longest_ns, frame);
+                    }
+                }
             }
             Tracker::Channel(channel) => {
                 channel.finish();
@@ -358,7 +395,11 @@ impl Sink for Engine {
         if let Some(pictures) = &mut self.pictures {
             pictures.closed();
         }
-        self.counts.evicted += u64::from(why == Closed::Evicted);
-        self.reported(&tracker);
+        let mut part = self.counted.get_mut(id.0 as usize).map(std::mem::take).unwrap_or_default();
+        self.reported(&tracker, &mut part);
+        if why == Closed::Evicted {
+            self.counts.evicted += 1;
+            self.parts.closed_early(part);
+        }
     }
 }

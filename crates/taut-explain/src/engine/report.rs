@@ -56,7 +56,7 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
         begin_ns: half.span_start.unwrap_or(start).saturating_sub(start),
         span_ns: breakdown.total_ns(),
         frames: [tally.first_place, tally.last_place],
-        vantage: connection.position(way.index()),
+        vantage: connection.knows_loops().then(|| connection.position(way.index())),
         min_rtt_ns: if connection.knows_loops() {
             tally.least_round_trip.unwrap_or_else(|| connection.round_trip()).min(connection.round_trip())
         } else {
@@ -89,23 +89,12 @@ pub(super) fn times(connection: &Connection, way: Way) -> Vec<Timed<'_>> {
         // Else the way to the peer is in its times.
         let is_known = connection.knows_sender(way.reverse().index());
         let spread = is_known.then_some(&peer.tally.answers);
-        timed.push(Timed { of: TimesOf::Turn, spread, unanswered, is_judged: asks(connection, way) });
+        timed.push(Timed { of: TimesOf::Turn, spread, unanswered, is_judged: connection.asks(way) });
     }
     if half.tally.round_trips.count() > 0 {
         timed.push(Timed { of: TimesOf::Rtt, spread: Some(&half.tally.round_trips), unanswered: 0, is_judged: true });
     }
     timed
-}
-
-/// Whether it is the client's direction: what passes before a client asks again is nobody's answer. Of a connection
-/// that was opened before the capture the end with the lower port is taken for the server.
-fn asks(connection: &Connection, way: Way) -> bool {
-    match connection.flow.key {
-        FlowKey::Tcp(first, second) if !connection.has_handshake() && first.port != second.port => {
-            (first.port > second.port) == (way == Way::Forward)
-        }
-        _ => way == Way::Forward,
-    }
 }
 
 /// What each holder had, longest first; times from the beginning of the capture.
@@ -189,6 +178,13 @@ fn remarks(connection: &Connection, way: Way) -> Vec<String> {
     }
     if half.tally.reordered > 0 {
         remarks.push(format!("{} segments came out of order.", half.tally.reordered));
+    }
+    if connection.is_subflow {
+        remarks.push(
+            "It is one of the connections of MPTCP: what seems to be a program's turn may be data that went over \
+             another one."
+                .to_owned(),
+        );
     }
     if let Some(silence) = half.silence.as_deref() {
         remarks.push(told(silence, connection.halves[way.reverse().index()].tally.segments > 0));

@@ -1,11 +1,14 @@
 //! Synthetic connections, seen at the sender: each cause where it stands, and a twin where it must not.
 
+mod again;
 mod blind;
 mod clock;
+mod edges;
 mod end;
 mod mid;
 mod opening;
 mod order;
+mod stream;
 mod table;
 mod talk;
 mod writes;
@@ -399,21 +402,30 @@ struct Random {
     flags: u8,
     stamps: Option<(u32, u32)>,
     is_scaled: bool,
+    came_twice: u32,
+    /// Packets of its sender before it that did not pass.
+    lacking: u16,
 }
 
 fn random() -> impl Strategy<Value = Random> {
     let numbers = (-2_000..300_000_i64, 0..2_usize, 0..20_000_u64, prop_oneof![Just(0), Just(1), 1..3_000_u64]);
     let rest = (0..22_000_u64, prop_oneof![Just(0), 0..60_000_u32], 0..32_u8, any::<Option<(u8, u8)>>(), any::<bool>());
-    (numbers, rest).prop_map(|((after_us, way, start, len), (ack, window, flags, stamps, is_scaled))| Random {
-        after_us,
-        way,
-        start,
-        len,
-        ack,
-        window,
-        flags,
-        stamps: stamps.map(|(value, echo)| (value.into(), echo.into())),
-        is_scaled,
+    let others = (prop_oneof![3 => Just(0), 1 => 1..3_000_u32], prop_oneof![9 => Just(0), 1 => 1..4_u16]);
+    let all = (numbers, rest, others);
+    all.prop_map(|((after_us, way, start, len), (ack, window, flags, stamps, is_scaled), (came_twice, lacking))| {
+        Random {
+            after_us,
+            way,
+            start,
+            len,
+            ack,
+            window,
+            flags,
+            stamps: stamps.map(|(value, echo)| (value.into(), echo.into())),
+            is_scaled,
+            came_twice,
+            lacking,
+        }
     })
 }
 
@@ -423,7 +435,9 @@ fn run(packets: &[Random], swap: bool) -> Explanation {
     let flow = Flow { key: FlowKey::Tcp(key.0, key.1), from_start: true, coverage: Coverage::of(&[Kind::Segments]) };
     engine.flow(FlowId(0), &flow);
     let mut at = 1_000_000_000_u64;
+    let mut numbers = [0_u16; 2];
     for (index, packet) in packets.iter().enumerate() {
+        numbers[packet.way] += 1 + packet.lacking;
         at = at.saturating_add_signed(packet.after_us * 1000);
         engine.event(&Event {
             at: Instant::from_nanos(at),
@@ -438,8 +452,10 @@ fn run(packets: &[Random], swap: bool) -> Explanation {
                 window: packet.window,
                 ack: packet.ack,
                 sacked_to: 0,
+                came_twice: packet.came_twice,
+                is_subflow: false,
                 timestamps: packet.stamps.map(|(value, echo)| TimestampOption { value, echo }),
-                identification: None,
+                identification: Some(numbers[packet.way]),
             }),
             bytes: ByteRange::new(packet.start, packet.start + packet.len),
             who: None,

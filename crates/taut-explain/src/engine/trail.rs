@@ -41,6 +41,24 @@ impl Trail {
         }
     }
 
+    /// The newest part was none after all.
+    pub(crate) fn take_back(&mut self, episode: Episode) {
+        if let Some(last) = self.parts.last_mut()
+            && last.episode.to == episode.to
+            && last.episode.from < episode.from
+        {
+            // It lengthened one that was closed.
+            (last.episode.to, last.episode.places.1) = (episode.from, episode.places.0);
+            return;
+        }
+        let is_it = |last: &mut Part| (last.episode.from, last.episode.to) == (episode.from, episode.to);
+        if self.parts.pop_if(is_it).is_none() {
+            // It was short, and left out.
+            self.left_out = self.left_out.saturating_sub(1);
+            self.left_out_ns = self.left_out_ns.saturating_sub(episode.length());
+        }
+    }
+
     /// What was undecided is all of this holder, or stays as it was taken.
     pub(crate) fn decide(&mut self, all_of: Option<Holder>) {
         // Undecided ones are few and at the end, but for parts that were booked meanwhile.

@@ -14,6 +14,10 @@ const LEAST_GAP: u64 = 300_000;
 impl Half {
     /// What new data tells of the loop to its sender.
     pub(super) fn follow(&mut self, at: u64, segment: &Segment, loops: &mut Loops) {
+        if loops.is_at_sender(self.direction) && loops.is_by_handshake(self.direction) {
+            // Nothing asks for it.
+            return;
+        }
         let Some(stamps) = segment.timestamps else {
             let after_gap = self.last_data.filter(|last| at > last + LEAST_GAP);
             let ack = self.acks.last().filter(|ack| ack.is_pure && after_gap.is_some_and(|last| ack.at >= last));

@@ -72,7 +72,7 @@ impl Half {
         let Some((from, from_place)) = self.booked else { return };
         let is_closed = self.acks.last().is_some_and(|ack| ack.window == 0);
         // Without a probe there may have been nothing to send.
-        if is_closed && self.probed_at.is_some_and(|at| self.acked_at.is_none_or(|acked| at >= acked)) {
+        if is_closed && self.probed_at > 0 && self.acked_at.is_none_or(|acked| self.probed_at >= acked) {
             self.book_up_to(Holder::ReceivingProgram, end.at, end.place);
             return;
         }
@@ -82,8 +82,9 @@ impl Half {
             return;
         }
         let silence = Episode { from, to: until, places: (from_place, end.place) };
-        let before = self.tally.bytes.saturating_sub(self.last_length) / (self.tally.segments.max(2) - 1);
-        let is_short = self.last_length < RECEIPT_BYTES.max(before / 2);
+        let length = u64::from(self.last_length);
+        let before = self.tally.bytes.saturating_sub(length) / (self.tally.segments.max(2) - 1);
+        let is_short = length < RECEIPT_BYTES.max(before / 2);
         let at_once = RECEIPT_WITHIN + end.to_sender;
         let is_receipt = is_short && end.peer_data.is_some_and(|at| last - at < at_once);
         // It went on before without having been answered, or never was.

@@ -3,12 +3,12 @@
 use taut_event::{Event, Holder, Segment, SegmentFlags};
 
 use super::acks::{Ack, AckLog, Echoes};
-use super::holes::{Holes, Late};
-use super::order::{Order, Sending};
+use super::holes::Holes;
+use super::order::Order;
 use super::scale::Scale;
 use super::sight::{Lack, Sight};
 use super::silence::Silence;
-use super::state::{Class, Held, Known, Restart, Sent};
+use super::state::{Class, Held, Known, Peer, Recovery, Restart, Sent};
 use super::stretch::{Peaks, Stretch};
 use super::tally::Tally;
 use super::vantage::{LONGEST_LOOP, Loops};
@@ -17,6 +17,10 @@ use crate::engine::{Breakdown, Episode};
 pub(super) const MS: u64 = 1_000_000;
 /// So long a way to the sender is looked for, in nanoseconds, where the opening does not tell it.
 const LONGEST_WAY: u64 = 1000 * MS;
+/// The path takes segments apart by as much all the time, in nanoseconds.
+const LEAST_APART: u64 = 5 * MS;
+/// By so many ticks of a sender's clock it is known how long one is.
+const LEAST_TICKS: u32 = 32;
 /// Largest segment of Ethernet.
 const ETHERNET_MSS: u64 = 1460;
 /// Those of jumbo frames, with and without timestamps, over IPv4 and IPv6.
@@ -33,13 +37,15 @@ pub(crate) struct Half {
     /// What of the acknowledgements the capture lacks, once it is finished.
     pub(crate) lack: Lack,
     pub(super) holes: Holes,
-    order: Order,
+    pub(super) order: Order,
     pub(super) mss: u64,
     pub(super) mss_is_agreed: bool,
     /// Up to where time is booked, and the packet there.
     pub(super) booked: Option<(u64, u64)>,
     pub(crate) span_start: Option<u64>,
     pub(super) last_data: Option<u64>,
+    /// When the end of it was sent again, since it had been lost behind this place. 0: it was not.
+    pub(super) asked_again: u64,
     pub(super) next: Option<u64>,
     una: Option<u64>,
     /// Position after the last byte, once its sender said so.
@@ -48,12 +54,12 @@ pub(crate) struct Half {
     /// The scale of the receive window, where the opening does not tell it.
     pub(crate) scale: Scale,
     pub(super) fin_at: Option<u64>,
-    /// Bytes of the last segment of new data.
-    pub(super) last_length: u64,
-    /// When it last probed a closed window.
-    pub(super) probed_at: Option<u64>,
+    /// Bytes of the last segment of new data; none is longer (RFC 2675).
+    pub(super) last_length: u32,
+    /// When it last probed a closed window. 0: never.
+    pub(super) probed_at: u64,
     /// How often it went on after a pause, all being acknowledged and nothing answered.
-    pub(super) unprompted: u64,
+    pub(super) unprompted: u32,
     /// How it ended, if that was a wait.
     pub(crate) silence: Option<Box<Silence>>,
     /// What the sender knew when it last sent: the right edge, and the number of the ACK after.
@@ -61,6 +67,8 @@ pub(crate) struct Half {
     pub(super) known_then: u64,
     pub(super) last_was_pushed: bool,
     pub(super) last_was_full: bool,
+    /// What was sent since the last new data was its last segment again, and all of the time is booked for it.
+    pub(super) is_lone_probe: bool,
     /// The last small segment: its end, and when it passed.
     pub(super) small: Option<(u64, u64)>,
     pub(super) peer_data: Option<u64>,
@@ -73,9 +81,15 @@ pub(crate) struct Half {
     /// 0: none, as for the clock.
     released_by: u64,
     value_then: u32,
-    timing: Option<(u64, u64)>,
+    /// The first value of that clock, and when it passed, in milliseconds that come round; 0: none. How long a tick is
+    /// follows from them.
+    first_value: u32,
+    first_value_ms: u32,
+    pub(super) timing: Option<(u64, u64)>,
     pub(super) smoothed: Option<u64>,
-    recovery: Option<Recovery>,
+    /// The same of those that no receiver delays, in microseconds. 0: none so far.
+    pub(super) prompt_us: u32,
+    pub(super) recovery: Option<Recovery>,
     pub(super) echoes: Echoes,
     pub(super) peaks: Peaks,
     pub(super) stretch: Option<Box<Stretch>>,
@@ -96,11 +110,9 @@ const fn likely_mss(len: u64, has_timestamps: bool) -> u64 {
     }
 }
 
-/// The repair of losses.
-#[derive(Clone, Copy, Debug)]
-struct Recovery {
-    until: u64,
-    ended: Option<u64>,
+/// When an acknowledgement passed at the earliest that let this go.
+const fn earliest(sent: &Sent, lag: u64, slack: u64) -> u64 {
+    sent.at.saturating_sub(lag + slack + if lag < MS { 0 } else { lag * 15 / 100 })
 }
 
 impl Half {
@@ -119,6 +131,7 @@ impl Half {
             booked: None,
             span_start: None,
             last_data: None,
+            asked_again: 0,
             next: None,
             una: None,
             fin: None,
@@ -126,13 +139,14 @@ impl Half {
             scale: Scale::default(),
             fin_at: None,
             last_length: 0,
-            probed_at: None,
+            probed_at: 0,
             unprompted: 0,
             silence: None,
             edge_then: u64::MAX,
             known_then: 0,
             last_was_pushed: false,
             last_was_full: false,
+            is_lone_probe: false,
             small: None,
             peer_data: None,
             bare_at: 0,
@@ -141,8 +155,11 @@ impl Half {
             acked_at: None,
             released_by: 0,
             value_then: 0,
+            first_value: 0,
+            first_value_ms: 0,
             timing: None,
             smoothed: None,
+            prompt_us: 0,
             recovery: None,
             echoes: Echoes::default(),
             peaks: Peaks::default(),
@@ -178,6 +195,17 @@ impl Half {
         length == self.mss || length.is_multiple_of(if self.mss == 0 { 1 } else { self.mss })
     }
 
+    /// How many segments so many bytes take.
+    pub(super) const fn segments_in(&self, length: u64) -> u64 {
+        // As above.
+        if length <= self.mss { 1 } else { length.div_ceil(if self.mss == 0 { 1 } else { self.mss }) }
+    }
+
+    /// When its last data left that is not known to be lost.
+    pub(super) fn asked_at(&self) -> Option<u64> {
+        self.last_data.map(|at| at.max(self.asked_again))
+    }
+
     pub(super) fn is_outstanding(&self) -> bool {
         self.next.zip(self.una).is_some_and(|(next, una)| una < next)
     }
@@ -204,6 +232,7 @@ impl Half {
     pub(super) fn acknowledged(&mut self, event: &Event, segment: &Segment, loops: &mut Loops) {
         let at = event.at.as_nanos();
         self.tally.acks += 1;
+        self.tally.came_twice(segment.came_twice);
         let is_pure = event.bytes.is_empty();
         let is_first = self.una.is_none();
         // A FIN has a number, and no byte.
@@ -237,14 +266,12 @@ impl Half {
         if una > una_before {
             self.holes.acknowledged(una);
             self.acked_at = Some(at);
-            self.time(at, una, loops);
+            self.time(at, una, una - una_before, loops);
         }
-        if let Some(recovery) = &mut self.recovery
-            && recovery.ended.is_none()
-            && una >= recovery.until
-        {
-            recovery.ended = Some(at);
+        if segment.came_twice > 0 {
+            self.came_twice();
         }
+        self.may_end_repair(una, at);
         let is_reset = segment.flags.has(SegmentFlags::RST);
         if segment.window == 0 && !is_reset {
             self.tally.zero_windows += u64::from(self.acks.last().is_none_or(|last| last.window != 0));
@@ -282,7 +309,7 @@ impl Half {
     }
 
     /// A sample of the round trip, when the acknowledgement covers the segment that was timed.
-    fn time(&mut self, at: u64, una: u64, loops: &mut Loops) {
+    fn time(&mut self, at: u64, una: u64, acked: u64, loops: &mut Loops) {
         let Some((_, sent)) = self.timing.take_if(|(end, _)| una >= *end) else { return };
         let loop_ns = at.saturating_sub(sent).min(LONGEST_LOOP);
         loops.saw_answer(1 - self.direction, loop_ns);
@@ -294,6 +321,13 @@ impl Half {
         self.tally.round_trips.add(round_trip);
         self.tally.least_round_trip = Some(self.tally.least_round_trip.unwrap_or(u64::MAX).min(round_trip));
         self.smoothed = Some(self.smoothed.map_or(round_trip, |smoothed| (7 * smoothed + round_trip) / 8));
+        // What a receiver may have waited with is no queue of the path: of two segments it says so at once (RFC 1122,
+        // section 4.2.3.2).
+        if acked >= 2 * self.mss || self.next.is_some_and(|next| next >= una + self.mss) {
+            let sample = u32::try_from(round_trip / 1000).unwrap_or(u32::MAX).max(1);
+            let so_far = if self.prompt_us == 0 { sample } else { self.prompt_us };
+            self.prompt_us = so_far - so_far / 8 + sample / 8;
+        }
     }
 
     pub(super) fn round_trip(&self, loops: &Loops) -> u64 {
@@ -301,7 +335,7 @@ impl Half {
     }
 
     /// The sender sends a segment of this direction.
-    pub(super) fn sent(&mut self, event: &Event, segment: &Segment, loops: &mut Loops, asked_at: Option<u64>) {
+    pub(super) fn sent(&mut self, event: &Event, segment: &Segment, loops: &mut Loops, peer: Peer) {
         let (start, end) = (event.bytes.start, event.bytes.end);
         let sent = Sent { at: event.at.as_nanos(), place: event.place, start, end };
         if segment.flags.has(SegmentFlags::FIN) {
@@ -327,10 +361,13 @@ impl Half {
         let edge = self.edge.unwrap_or(u64::MAX);
         let is_unseen = self.sight.sent(sent.at, segment, end, self.mss);
         if sent.len() <= 1 && edge <= start {
+            self.order.passed_besides(segment);
             return self.probe(&sent);
         }
         if end <= next {
-            return self.late(&sent, self.order.of(segment), next, una, edge, loops);
+            let sending = self.order.of(segment);
+            self.order.passed_besides(segment);
+            return self.late(&sent, sending, next, una, edge, loops);
         }
         if start > next && !is_begin {
             self.holes.passed_over(next, start, sent.at);
@@ -339,22 +376,25 @@ impl Half {
             let so_far = if self.tally.bytes == 0 { 0 } else { self.mss };
             self.mss = so_far.max(likely_mss(sent.len(), segment.timestamps.is_some())).max(500);
         }
-        if let Some(asked_at) = asked_at {
+        if let Some(asked_at) = peer.asked_at {
             let think = sent.at.saturating_sub(asked_at).saturating_sub(loops.to_sender(self.direction));
             self.tally.answers.add(think);
         }
         self.follow(sent.at, segment, loops);
         let known = self.known(&sent, segment, loops);
-        let class = match loops.known_to_sender(self.direction) {
-            Some(_) => self.classify(&sent, next, &known, loops),
-            None => self.unplaced(&sent),
-        };
-        let class = match class {
-            // What let it go is not in the capture.
-            Class::Hold(_) | Class::Gated(_) | Class::Nagle if is_unseen => Class::Hold(Holder::NotKnown),
-            class => class,
-        };
-        self.place(class, &sent, &known, loops);
+        let may_be_again = !peer.is_owed && start == next;
+        if !may_be_again || !self.was_lost(&sent, self.order.lacking_before(segment), &known, loops) {
+            let class = match loops.known_to_sender(self.direction) {
+                Some(_) => self.classify(&sent, next, &known, loops),
+                None => self.unplaced(&sent),
+            };
+            let class = match class {
+                // What let it go is not in the capture.
+                Class::Hold(_) | Class::Gated(_) | Class::Nagle if is_unseen => Class::Hold(Holder::NotKnown),
+                class => class,
+            };
+            self.place(class, &sent, &known, loops);
+        }
         self.note(&sent, segment, &known, loops);
     }
 
@@ -363,11 +403,12 @@ impl Half {
         if let Some(stamps) = segment.timestamps {
             (self.bare_at, self.bare_echo) = (sent.at, stamps.echo);
         }
+        self.order.passed_besides(segment);
         let below = self.una.is_some_and(|una| sent.start + 1 == una);
         if below && self.next.is_some_and(|next| sent.start < next) {
             if self.acks.last().is_some_and(|ack| ack.window == 0) {
                 self.tally.window_probes += 1;
-                self.probed_at = Some(sent.at);
+                self.probed_at = sent.at.max(1);
             } else {
                 self.tally.keep_alives += 1;
             }
@@ -375,111 +416,66 @@ impl Half {
     }
 
     /// A byte beyond the window, or again while it was closed: only the receiving program can open it.
-    fn probe(&mut self, sent: &Sent) {
+    pub(super) fn probe(&mut self, sent: &Sent) {
         self.tally.window_probes += 1;
-        self.probed_at = Some(sent.at);
+        self.probed_at = sent.at.max(1);
         self.book(Class::Hold(Holder::ReceivingProgram), sent.at, sent.place);
-    }
-
-    /// A segment that is not beyond what has passed.
-    fn late(&mut self, sent: &Sent, sending: Sending, next: u64, una: u64, edge: u64, loops: &Loops) {
-        if sent.len() <= 1 && sent.end <= una {
-            self.tally.keep_alives += 1;
-            return;
-        }
-        let late = self.holes.late(sent.start, sent.end, sent.at);
-        let (to_sender, is_at_sender) = (loops.to_sender(self.direction), loops.is_at_sender(self.direction));
-        let segments = sent.len().div_ceil(self.mss.max(1));
-        match late {
-            Late::Fills { after } => {
-                self.tally.bytes += sent.len();
-                // A repetition takes about a round trip from here to its sender and back.
-                let is_soon = !is_at_sender && after < to_sender / 2 || after < MS;
-                if sending == Sending::First || sending == Sending::Unclear && is_soon {
-                    self.tally.reordered += 1;
-                    return;
-                }
-                if sending == Sending::Unclear && after < (150 * MS).max(2 * self.round_trip(loops)) {
-                    self.tally.unclear_segments += segments;
-                }
-            }
-            Late::Repeated => {
-                // Acknowledged, as the sender knew: it was needless, and held nothing up.
-                let long_ago = self.acks.passed_by(sent.at.saturating_sub(2 * to_sender + 10 * MS));
-                let known = long_ago.checked_sub(1).and_then(|number| self.acks.get(number));
-                if known.is_some_and(|ack| sent.end <= ack.una) {
-                    self.tally.needless_segments += 1;
-                    return;
-                }
-                if edge.saturating_sub(una) < self.mss && next.saturating_sub(una) <= self.mss {
-                    return self.probe(sent);
-                }
-            }
-        }
-        self.tally.repeated_segments += segments;
-        self.tally.repeated_bytes += sent.len();
-        self.timing = None;
-        let booked = self.booked.map_or(sent.at, |(at, _)| at);
-        let last_ack = self.acks.last().copied();
-        let quiet_from = booked.max(last_ack.map_or(0, |ack| ack.at)).min(sent.at);
-        let quiet = sent.at - quiet_from;
-        let round_trip = self.round_trip(loops);
-        let in_flight = next.saturating_sub(una);
-        let by_timer = quiet > (150 * MS).max(round_trip * 3 / 2);
-        let is_selective = last_ack.is_some_and(|ack| ack.is_selective);
-        let by_probe = quiet > (4 * MS).max(round_trip * 6 / 5) && !is_selective && in_flight <= 4 * self.mss;
-        self.end_stretch(true);
-        if by_timer || by_probe {
-            let is_tail = sent.end == next && sent.start > una;
-            let holder = match by_timer && !is_tail {
-                true => Holder::RetransmissionTimeout,
-                false => Holder::TailLossProbe,
-            };
-            self.tally.timeouts += u64::from(holder == Holder::RetransmissionTimeout);
-            self.tally.tail_probes += u64::from(holder == Holder::TailLossProbe);
-            self.book_up_to(Holder::LossRecovery, quiet_from, sent.place);
-            self.book_up_to(holder, sent.at, sent.place);
-        } else {
-            self.book_up_to(Holder::LossRecovery, sent.at, sent.place);
-        }
-        self.before = Some(Class::Hold(Holder::LossRecovery));
-        if self.recovery.is_none_or(|recovery| recovery.ended.is_some()) {
-            self.recovery = Some(Recovery { until: next, ended: None });
-        }
-    }
-
-    pub(super) const fn is_repairing(&self) -> bool {
-        self.recovery.is_some()
     }
 
     /// What the sender knew when it sent this.
     fn known(&mut self, sent: &Sent, segment: &Segment, loops: &Loops) -> Known {
-        let at_sender = loops.is_at_sender(self.direction);
-        let (lag, slack) = if at_sender {
+        if loops.is_at_sender(self.direction) {
             let lag = loops.to_sender(self.direction);
-            (lag, (600_000).max(lag / 10))
-        } else {
-            let lag = self.lag(sent.at, loops);
-            (lag, (1_500_000).max(lag * 12 / 100))
-        };
-        let end = if at_sender { self.acks.end() } else { self.acks.passed_by((sent.at + slack).saturating_sub(lag)) };
+            let (slack, end) = (600_000.max(lag / 10), self.acks.end());
+            let (una, edge, unscaled) = self.known_by(self.acks.last(), sent);
+            let release = self.acks.last_rise(earliest(sent, lag, slack), end, |_| true);
+            return Known { lag, slack, end, una, edge, unscaled, release, left_with_last: false };
+        }
+        let lag = self.lag(sent.at, loops);
+        let slack = 1_500_000.max(lag * 12 / 100);
+        let passed = self.acks.passed_by((sent.at + slack).saturating_sub(lag));
+        // None newer than the one that it echoes.
+        let end = if segment.timestamps.is_some() { passed.min(self.echoes.end) } else { passed };
         let newest = end.checked_sub(1).and_then(|number| self.acks.get(number));
-        let (una, edge, unscaled) = match newest {
-            Some(ack) => (ack.una, ack.edge, (!ack.is_scaled).then_some(ack.window)),
-            None => (self.una.unwrap_or(sent.start), self.edge.unwrap_or(u64::MAX), None),
-        };
-        let since = sent.at.saturating_sub(lag + slack + if lag < MS { 0 } else { lag * 15 / 100 });
-        let echo = segment.timestamps.filter(|_| !at_sender).map(|stamps| stamps.echo);
+        let (una, edge, unscaled) = self.known_by(newest, sent);
+        let echo = segment.timestamps.map(|stamps| stamps.echo);
         // One that it did not have yet did not release it, nor one before the newest that it had.
         let is_newest = |ack: &Ack| echo.is_none_or(|echo| ack.value.is_none_or(|value| value == echo));
-        let release = self.acks.last_rise(since, end, is_newest);
+        let release = self.acks.last_rise(earliest(sent, lag, slack), end, is_newest);
         // What left 2 ms after another one by the sender's own clock was not released with it.
         let (released_by, value_then) = (self.released_by, self.value_then);
         self.released_by = release.map_or(0, |ack| ack.at);
         self.value_then = segment.timestamps.map_or(0, |stamps| stamps.value);
         let is_later = value_then != 0 && (2..1 << 31).contains(&self.value_then.wrapping_sub(value_then));
-        let is_used = !at_sender && is_later && self.released_by == released_by;
-        Known { lag, slack, end, una, edge, unscaled, release: release.filter(|_| !is_used) }
+        let is_used = is_later && self.released_by == released_by;
+        if self.first_value_ms == 0 && self.value_then != 0 {
+            (self.first_value, self.first_value_ms) = (self.value_then, ((sent.at / MS) as u32).max(1));
+        }
+        let left_with_last = value_then != 0 && self.left_together(value_then, sent.at);
+        Known { lag, slack, end, una, edge, unscaled, release: release.filter(|_| !is_used), left_with_last }
+    }
+
+    /// What was acknowledged and granted up to the newest acknowledgement that the sender had; and the window as it
+    /// stands there, where its scale is not known.
+    fn known_by(&self, newest: Option<&Ack>, sent: &Sent) -> (u64, u64, Option<u32>) {
+        match newest {
+            Some(ack) => (ack.una, ack.edge, (!ack.is_scaled).then_some(ack.window)),
+            None => (self.una.unwrap_or(sent.start), self.edge.unwrap_or(u64::MAX), None),
+        }
+    }
+
+    /// Whether the sender's clock ticked by far less since the last segment than the time that passed here.
+    fn left_together(&self, value_then: u32, at: u64) -> bool {
+        let Some(gap) = self.last_data.and_then(|last| at.checked_sub(last)) else { return false };
+        let ticks = self.value_then.wrapping_sub(value_then);
+        let all = self.value_then.wrapping_sub(self.first_value);
+        if gap < LEAST_APART || !(LEAST_TICKS..1 << 31).contains(&all) {
+            return false;
+        }
+        let passed_ms = ((at / MS) as u32).wrapping_sub(self.first_value_ms);
+        let tick = u64::from(passed_ms) * MS / u64::from(all);
+        // Either end of the ticks may have been just before the next one.
+        u64::from(ticks).saturating_add(1).saturating_mul(tick).saturating_mul(4) <= gap
     }
 
     /// Books the time since the last part; a repair of losses that was going on comes first.
@@ -492,20 +488,6 @@ impl Half {
         };
         self.repair(at, place, 0);
         self.book_up_to(holder, at, place);
-    }
-
-    /// Books the part of a gap in which losses were still being repaired.
-    pub(super) fn repair(&mut self, at: u64, place: u64, lag: u64) {
-        let Some(recovery) = self.recovery else { return };
-        match recovery.ended {
-            None => self.book_up_to(Holder::LossRecovery, at, place),
-            Some(ended) => {
-                self.book_up_to(Holder::LossRecovery, (ended + lag).min(at), place);
-                if at >= ended + lag {
-                    self.recovery = None;
-                }
-            }
-        }
     }
 
     pub(super) fn book_up_to(&mut self, holder: Holder, at: u64, place: u64) {
@@ -545,15 +527,10 @@ impl Half {
             stretch.flight(sent.at, flight);
         }
         self.last_was_full = self.is_whole(sent.len());
+        self.is_lone_probe = false;
         if !self.last_was_full {
             self.tally.small_segments += 1;
-            let una = if loops.is_at_sender(self.direction) {
-                known.una
-            } else {
-                let passed = self.acks.passed_by((sent.at + MS / 10).saturating_sub(known.lag));
-                passed.checked_sub(1).and_then(|number| self.acks.get(number)).map_or(known.una, |ack| ack.una)
-            };
-            if self.small.is_some_and(|(end, _)| end > una) {
+            if self.small_is_out(sent, known, loops) {
                 self.tally.small_beside_small += 1;
             }
             if known.una >= next && known.release.is_none() && sent.len() < self.mss {
@@ -566,13 +543,24 @@ impl Half {
         self.known_then = known.end;
         self.last_was_pushed = segment.flags.has(SegmentFlags::PSH);
         self.last_data = Some(sent.at);
-        self.last_length = sent.len();
-        self.order.passed(segment);
+        self.last_length = u32::try_from(sent.len()).unwrap_or(u32::MAX);
+        self.order.passed(segment, self.segments_in(sent.len()));
         self.next = Some(next.max(sent.end));
         // All that a later segment may still look back to.
         let is_sought = segment.timestamps.is_some() && loops.known_to_sender(self.direction).is_none();
         let back = if is_sought { LONGEST_WAY } else { 3 * known.lag + 50 * MS };
         self.acks.forget(sent.at.saturating_sub(back), known.end);
+    }
+
+    /// A part of a segment was not acknowledged, as its sender knew at the latest.
+    pub(super) fn small_is_out(&self, sent: &Sent, known: &Known, loops: &Loops) -> bool {
+        let una = if loops.is_at_sender(self.direction) {
+            known.una
+        } else {
+            let passed = self.acks.passed_by((sent.at + MS / 10).saturating_sub(known.lag));
+            passed.checked_sub(1).and_then(|number| self.acks.get(number)).map_or(known.una, |ack| ack.una)
+        };
+        self.small.is_some_and(|(end, _)| end > una)
     }
 
     /// With the algorithm no small segment leaves while another one is on its way.

@@ -6,6 +6,7 @@ mod ending;
 mod half;
 mod holes;
 mod order;
+mod recovery;
 mod repeats;
 mod rules;
 pub(crate) mod sample;
@@ -18,7 +19,7 @@ mod stretch;
 mod tally;
 mod vantage;
 
-use taut_event::{Event, Flow, Segment, SegmentFlags, TimestampOption, What};
+use taut_event::{Direction, Event, Flow, FlowKey, Segment, SegmentFlags, TimestampOption, What};
 use taut_time::Instant;
 
 use crate::engine::Breakdown;
@@ -29,6 +30,7 @@ pub(crate) use sample::Sample;
 pub(crate) use sight::Lack;
 pub(crate) use silence::Silence;
 pub(crate) use spread::Spread;
+use state::Peer;
 pub(crate) use tally::Tally;
 use vantage::{Loops, Opening};
 
@@ -46,6 +48,8 @@ pub(crate) struct Connection {
     mss: [u16; 2],
     pub(crate) has_timestamps: bool,
     pub(crate) was_reset: bool,
+    /// Both ends said so at its opening.
+    pub(crate) is_subflow: bool,
     pub(crate) first: Option<u64>,
     pub(crate) last: u64,
     last_place: u64,
@@ -64,6 +68,7 @@ impl Connection {
             mss: [0; 2],
             has_timestamps: false,
             was_reset: false,
+            is_subflow: false,
             first: None,
             last: 0,
             last_place: 0,
@@ -107,6 +112,7 @@ impl Connection {
             self.fast_open(event, segment);
         }
         let has_ack = segment.flags.has(SegmentFlags::ACK);
+        let is_owed = self.halves[1 - sender].is_outstanding();
         if has_ack && sender == 0 && self.opening.is_under_way() && !segment.flags.has(SegmentFlags::SYN) {
             self.established(at, event.place, segment.timestamps);
         }
@@ -120,9 +126,9 @@ impl Connection {
             self.has_timestamps = true;
             self.agree();
         }
-        let asked = self.halves[1 - sender].last_data;
-        let asked = asked.filter(|&asked| self.halves[sender].last_data.is_none_or(|own| own < asked));
-        self.halves[sender].sent(event, segment, &mut self.loops, asked);
+        let asked = self.halves[1 - sender].asked_at();
+        let asked_at = asked.filter(|&asked| self.halves[sender].last_data.is_none_or(|own| own < asked));
+        self.halves[sender].sent(event, segment, &mut self.loops, Peer { asked_at, is_owed });
     }
 
     /// Data in a SYN counts if the SYN/ACK takes it (RFC 7413, section 4.2); else it is sent once more
@@ -134,7 +140,7 @@ impl Connection {
         }
         let Some(early) = self.early.take().filter(|early| segment.ack >= early.bytes.end) else { return };
         if let What::Segment(syn) = &early.what {
-            self.halves[early.direction.index()].sent(&early, syn, &mut self.loops, None);
+            self.halves[early.direction.index()].sent(&early, syn, &mut self.loops, Peer::default());
         }
     }
 
@@ -143,6 +149,7 @@ impl Connection {
         self.mss[sender] = segment.mss;
         self.has_timestamps = segment.timestamps.is_some();
         if segment.flags.has(SegmentFlags::ACK) {
+            self.is_subflow = segment.is_subflow;
             self.opening.syn_ack(at, segment.timestamps);
             self.agree();
         } else {
@@ -196,8 +203,25 @@ impl Connection {
         self.opening.repeated()
     }
 
+    /// How long it was asked for in vain, and the first packet, if it was asked for again and nothing came.
+    pub(crate) fn unanswered(&self) -> Option<(u64, u64)> {
+        let (at, place) = self.opening.unanswered().filter(|_| !self.was_reset)?;
+        Some((self.last.saturating_sub(at), place))
+    }
+
     pub(crate) const fn has_handshake(&self) -> bool {
         self.opening.is_established
+    }
+
+    /// Whether it is the client's direction: what passes before a client asks again is nobody's answer. Of a connection
+    /// that was opened before the capture the end with the lower port is taken for the server.
+    pub(crate) fn asks(&self, way: Direction) -> bool {
+        match self.flow.key {
+            FlowKey::Tcp(first, second) if !self.has_handshake() && first.port != second.port => {
+                (first.port > second.port) == (way == Direction::Forward)
+            }
+            _ => way == Direction::Forward,
+        }
     }
 
     /// 0 at the sender of a direction, 1 at its receiver.

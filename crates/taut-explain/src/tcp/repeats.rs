@@ -1,6 +1,6 @@
 //! Packets that a capture has twice, as one taken on all interfaces, or on both sides of a bridge.
 
-use taut_event::{Event, Segment};
+use taut_event::{Event, Segment, SegmentFlags};
 
 /// The copies come so soon after each other, in nanoseconds.
 const SOON: u64 = 1_000_000;
@@ -48,11 +48,13 @@ impl Repeats {
     /// What a host sends again has another identification, and a newer timestamp.
     pub(super) fn is_copy(&mut self, event: &Event, segment: &Segment, says_nothing_new: bool) -> bool {
         let identification = segment.identification.filter(|&number| number != 0);
-        if identification.is_none() && event.bytes.is_empty() {
+        // No host repeats an opening as soon (RFC 6298, section 2.1), whatever its header has.
+        let opens = segment.flags.has(SegmentFlags::SYN);
+        if identification.is_none() && event.bytes.is_empty() && !opens {
             return false;
         }
         let (at, mark) = (event.at.as_nanos(), mark(event, segment, identification));
-        let limit = if identification.is_some() { SOON } else { VERY_SOON };
+        let limit = if identification.is_some() || opens { SOON } else { VERY_SOON };
         let has_stamps = segment.timestamps.is_some();
         if self.is_recent(mark, at, limit)
             || identification.is_some_and(|number| self.is_marked(event, number, mark, has_stamps, says_nothing_new))

@@ -5,15 +5,18 @@ use taut_event::Holder;
 
 use super::acks::Ack;
 use super::half::{Half, MS};
-use super::state::{Class, Held, Known, Restart, Sent};
+use super::state::{Class, Held, Known, Restart, Sent, Shut};
 use super::stretch::{Gated, Stretch};
 use super::vantage::Loops;
 use crate::engine::Episode;
 
 /// Shorter gaps are no waits, in nanoseconds.
 const SHORTEST_WAIT: u64 = 300_000;
-/// The initial window (RFC 6928), and one more.
-const SMALL_WINDOW_SEGMENTS: u64 = 11;
+/// RFC 6928.
+const INITIAL_WINDOW_SEGMENTS: u64 = 10;
+const SMALL_WINDOW_SEGMENTS: u64 = INITIAL_WINDOW_SEGMENTS + 1;
+/// So many holds of Nagle's algorithm are no chance.
+const LEAST_HELD: u64 = 3;
 /// Linux keeps a corked segment for so long (tcp(7), `TCP_CORK`), and a little for the timer.
 const CORK: std::ops::Range<u64> = 198 * MS..213 * MS;
 
@@ -30,15 +33,31 @@ impl Half {
         if gap < SHORTEST_WAIT.max(round_trip / 50) && !is_new_release {
             return Class::Burst;
         }
-        if let Some((holder, window)) = self.receive_window(sent, next, known) {
+        if known.left_with_last {
+            // What held them both held this one, unless that was over when they left.
+            let is_programs =
+                matches!(self.before, Some(Class::Hold(Holder::SendingProgram | Holder::PeerTurn)) | None);
+            return if is_programs { Class::Hold(Holder::PathQueue) } else { Class::Burst };
+        }
+        if let Some(shut) = self.receive_window(sent, next, known) {
             self.scale.used_up();
-            self.tally.used_up_window = self.tally.used_up_window.max(window);
-            return Class::Hold(holder);
+            self.tally.used_up_window = self.tally.used_up_window.max(shut.window);
+            let Some(opened) = shut.opened.filter(|&opened| opened + known.slack < sent.at) else {
+                return Class::Hold(shut.by);
+            };
+            // All had gone that was there; what it was open for is somebody else's time.
+            self.settle_nagle(Class::Hold(shut.by));
+            self.end_stretch(false);
+            self.book(Class::Hold(shut.by), opened, sent.place);
+            return self.program(opened.max(last), sent.at);
         }
         let mss = self.mss.max(1);
         let is_small = !self.is_whole(sent.len());
         let is_off = self.nagle_is_off();
         let flight_now = next.saturating_sub(known.una);
+        if self.is_filled_up(sent, flight_now, known, loops) {
+            return Class::Nagle;
+        }
         let at_sender = loops.is_at_sender(self.direction);
         let Some(ack) = release.filter(|ack| ack.is_pure || !is_small && flight_now >= 2 * mss) else {
             return self.unreleased(sent, next, known, loops);
@@ -99,26 +118,34 @@ impl Half {
 
     /// The window left no room for this segment, until an acknowledgement moved its edge; with how large it was
     /// before, if it is the receiver's buffer that held.
-    fn receive_window(&self, sent: &Sent, next: u64, known: &Known) -> Option<(Holder, u32)> {
+    fn receive_window(&self, sent: &Sent, next: u64, known: &Known) -> Option<Shut> {
         let need = sent.len().min(self.mss);
         let was_full = self.edge_then.saturating_sub(next) < need;
-        let opened =
-            known.release.filter(|ack| ack.edge_before.saturating_sub(next) < need || was_full).or_else(|| {
-                let since = (self.known_then..known.end).filter_map(|number| self.acks.get(number)).copied();
-                was_full.then(|| since.into_iter().find(|ack| ack.edge.saturating_sub(next) >= need))?
-            });
+        let released = known.release.filter(|ack| ack.edge_before.saturating_sub(next) < need || was_full);
+        let before = || {
+            let mut since = (self.known_then..known.end).filter_map(|number| self.acks.get(number)).copied();
+            was_full.then(|| since.find(|ack| ack.edge.saturating_sub(next) >= need))?
+        };
+        // Behind a segment with PSH nothing waited for the window: what opened it wide long ago held nothing since.
+        let is_all = released.is_none() && self.last_was_pushed;
+        let wide = need.max(u64::from(self.tally.largest_window) / 2);
+        let is_wide = |ack: &&Ack| ack.edge.saturating_sub(next) >= wide;
+        let opened_wide = || (self.known_then..known.end).filter_map(|number| self.acks.get(number)).find(is_wide);
+        let opened_at = if is_all { opened_wide().map(|ack| ack.at + known.lag) } else { None };
+        let opened = released.or_else(before);
         let last = self.last_data.unwrap_or(0).saturating_sub(known.lag);
         let was_zero = self.zero_window_at.is_some_and(|at| at >= last && at < sent.at);
         let Some(ack) = opened else {
             // A part of a segment, as large as the room there was: the persist timer made it.
             let persisted = known.edge.saturating_sub(next) == sent.len() && sent.len() < self.mss;
             let is_late = self.last_data.is_some_and(|last| sent.at - last > 150 * MS);
-            return (persisted && is_late).then_some((Holder::ReceivingProgram, 0));
+            return (persisted && is_late).then_some(Shut { by: Holder::ReceivingProgram, window: 0, opened: None });
         };
         let window = ack.edge_before.saturating_sub(ack.una_before);
         let is_late = was_zero || ack.is_shrunk;
         let window = u32::try_from(window).unwrap_or(u32::MAX);
-        Some(if is_late { (Holder::ReceivingProgram, 0) } else { (Holder::ReceiveWindow, window) })
+        let (by, window) = if is_late { (Holder::ReceivingProgram, 0) } else { (Holder::ReceiveWindow, window) };
+        Some(Shut { by, window, opened: opened_at })
     }
 
     /// No acknowledgement made the sender send just then.
@@ -130,25 +157,33 @@ impl Half {
         let in_flight = next.saturating_sub(known.una);
         if in_flight == 0 {
             let was_prompted = self.peer_data.is_some_and(|then| self.last_data.is_none_or(|last| then > last));
-            self.unprompted +=
-                u64::from(!was_prompted && self.last_data.is_some() && gap > self.round_trip(loops) + 10 * MS);
+            let is_unprompted = !was_prompted && self.last_data.is_some() && gap > self.round_trip(loops) + 10 * MS;
+            self.unprompted = self.unprompted.saturating_add(is_unprompted.into());
             let is_corked = CORK.contains(&gap) && is_small && self.last_was_full && !self.last_was_pushed;
             return if is_corked { Class::Hold(Holder::Cork) } else { self.program(last, sent.at) };
         }
         self.sight.waited();
-        let small_is_out = self.small.is_some_and(|(end, _)| end > known.una);
-        if sent.len() >= mss
-            && !self.nagle_is_off()
-            && small_is_out
-            && in_flight < 4 * mss
-            && self.tally.small_segments >= 5
-        {
+        let may_hold = sent.len() >= mss && !self.nagle_is_off() && self.small_is_out(sent, known, loops);
+        if may_hold && in_flight < 4 * mss && self.tally.small_segments >= 5 {
             return Class::Nagle;
         }
         if sent.len() >= mss && gap < self.round_trip(loops) * 3 / 4 && !self.had_sent_all(in_flight) {
             return Class::Gated(Gated::Paced);
         }
         self.program(last, sent.at)
+    }
+
+    /// Further writes made a whole segment of what Nagle's algorithm held. It lets those go while a small one is out
+    /// (`tcp_nagle_check`, net/ipv4/tcp_output.c), with an acknowledgement only by chance. That it is at work most of
+    /// the small ones show, which left just when the one before was acknowledged; and so little in flight no congestion
+    /// window held that was not made smaller by a loss (RFC 6928).
+    fn is_filled_up(&self, sent: &Sent, in_flight: u64, known: &Known, loops: &Loops) -> bool {
+        let segments = if self.tally.repeated_segments == 0 { INITIAL_WINDOW_SEGMENTS } else { 4 };
+        if sent.len() < self.mss || in_flight >= segments * self.mss || !self.small_is_out(sent, known, loops) {
+            return false;
+        }
+        let held = self.tally.nagle_gaps.count();
+        held >= LEAST_HELD && 2 * held >= self.tally.small_segments && !self.nagle_is_off()
     }
 
     /// A part of a segment with PSH leaves when there is no more to send. Where so little was in flight, no
@@ -164,9 +199,11 @@ impl Half {
         segments >= 5 && small_segments >= segments - segments / 8 && self.last_was_pushed && !self.last_was_full
     }
 
-    /// A program had to act: the peer's, when its data came meanwhile.
+    /// A program had to act: the peer's, when its data came meanwhile. The first request may come with the end of the
+    /// opening.
     fn program(&self, last: u64, at: u64) -> Class {
-        let peer_acted = self.peer_data.is_some_and(|then| then > last && then <= at);
+        let is_first = self.last_data.is_none();
+        let peer_acted = self.peer_data.is_some_and(|then| (then > last || is_first && then == last) && then <= at);
         Class::Hold(if peer_acted { Holder::PeerTurn } else { Holder::SendingProgram })
     }
 
@@ -191,7 +228,10 @@ impl Half {
             Class::Gated(gated) => self.gated(gated, part, sent, known, loops),
             Class::Nagle => {
                 self.end_stretch(false);
-                self.nagle = Some(Box::new(Held { part, writes: self.tally.writes_in(sent.len()) }));
+                // Behind a segment without PSH more waits (RFC 9293, section 3.9.1).
+                let is_filled = sent.len() >= self.mss;
+                let first_in = self.last_was_pushed.then(|| self.tally.first_write_in(sent.len(), is_filled));
+                self.nagle = Some(Box::new(Held { part, first_in }));
                 self.booked = Some((sent.at, sent.place));
             }
             Class::Hold(Holder::PeerTurn) => {
@@ -226,16 +266,17 @@ impl Half {
     }
 
     /// When the write came that Nagle's algorithm held, a capture does not show. Before the peer's
-    /// turn it was right after the one before. Else it may have been at any time: the first of N equal
-    /// writes comes after a part of 1/2N of the gap (half of it, if there was one), and the rest is booked.
+    /// turn it was right after the one before, and where more waited behind that, it was there. Else it may have been
+    /// at any time: of N equal writes the first comes after a part of 1/2N of the gap (half of it, if there was one),
+    /// or 1/(2N - 1) where the last one ends it, and the rest is booked.
     fn settle_nagle(&mut self, next: Class) {
         let Some(held) = self.nagle.take() else { return };
         let part = held.part;
-        if next == Class::Hold(Holder::PeerTurn) {
+        let Some(first_in) = held.first_in.filter(|_| next != Class::Hold(Holder::PeerTurn)) else {
             self.breakdown.book(Holder::Nagle, part);
             return;
-        }
-        let middle = part.from + part.length() / (2 * held.writes);
+        };
+        let middle = part.from + part.length() / first_in;
         self.breakdown.book(Holder::SendingProgram, Episode { to: middle, ..part });
         self.breakdown.book(Holder::Nagle, Episode { from: middle, ..part });
         self.tally.nagle_doubt_ns += (middle - part.from).min(part.to - middle);
@@ -246,7 +287,7 @@ impl Half {
         let next = self.next.unwrap_or(sent.start);
         let flight = next.saturating_sub(known.release.map_or(known.una, |ack| ack.una_before));
         let round_trip = self.round_trip(loops);
-        let is_queued = round_trip > 2 * loops.round_trip() + 5 * MS;
+        let is_queued = u64::from(self.prompt_us) * 1000 > 2 * loops.round_trip() + 5 * MS;
         let small_window = SMALL_WINDOW_SEGMENTS * self.mss;
         if self.restart.is_some_and(|restart| sent.at > restart.at + 8 * round_trip) {
             self.restart = None;

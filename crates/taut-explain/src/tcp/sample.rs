@@ -93,6 +93,12 @@ impl Sample {
         sorted.get(sorted.len() / 2).copied()
     }
 
+    /// Nine of ten of the values that are kept are no larger.
+    pub(crate) fn ninth_tenth(&self) -> Option<u64> {
+        let sorted = self.sorted();
+        sorted.get((9 * sorted.len()).div_ceil(10).checked_sub(1)?).copied()
+    }
+
     /// The ends of the middle half.
     pub(crate) fn quarters(&self) -> Option<[u64; 2]> {
         let sorted = self.sorted();
@@ -132,6 +138,7 @@ mod tests {
         (0..100_001).for_each(|value| sample.add(value));
         assert!(sample.kept() <= KEPT);
         assert!(sample.median().unwrap().abs_diff(50_000) < 4_000, "{:?}", sample.median());
+        assert!(sample.ninth_tenth().unwrap().abs_diff(90_000) < 4_000, "{:?}", sample.ninth_tenth());
         assert_eq!((sample.count(), sample.max()), (100_001, 100_000));
         assert_eq!(Sample::default().median(), None);
     }

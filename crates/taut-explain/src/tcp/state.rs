@@ -1,5 +1,7 @@
 //! What the rules speak of: a segment, what its sender knew, and what came of it.
 
+use std::num::NonZeroU64;
+
 use taut_event::Holder;
 
 use super::acks::Ack;
@@ -30,8 +32,36 @@ pub(super) enum Class {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     pub(super) part: Episode,
-    /// That the segment was made of.
-    pub(super) writes: u64,
+    /// The first write that it was made of came after one in so many parts of it; none where some was there already
+    /// when it began.
+    pub(super) first_in: Option<u64>,
+}
+
+/// The receive window left no room.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shut {
+    pub(super) by: Holder,
+    /// How large it was, in bytes, if the receiver's buffer is what held.
+    pub(super) window: u32,
+    /// When the sender had room again, if that was before it had more to send.
+    pub(super) opened: Option<u64>,
+}
+
+/// The repair of losses.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Recovery {
+    /// It lasts until this is acknowledged.
+    pub(super) until: NonZeroU64,
+    /// The end of the last segment that was sent again.
+    pub(super) repaired: u64,
+    /// 0: not yet.
+    pub(super) ended: u64,
+}
+
+impl Recovery {
+    pub(super) const fn is_over(&self) -> bool {
+        self.ended != 0
+    }
 }
 
 /// What a sender knew at the time of a segment.
@@ -49,6 +79,17 @@ pub(super) struct Known {
     pub(super) unscaled: Option<u32>,
     /// The ACK that let it send this segment, if one did just then.
     pub(super) release: Option<Ack>,
+    /// By its sender's own clock it left with the one before: the path took them apart.
+    pub(super) left_with_last: bool,
+}
+
+/// What the other direction has to do with a segment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Peer {
+    /// When the peer last sent data, if this sender has not sent any since.
+    pub(super) asked_at: Option<u64>,
+    /// Some of the peer's data had not been acknowledged.
+    pub(super) is_owed: bool,
 }
 
 /// A segment with data, in the numbers of the rules.

@@ -186,6 +186,12 @@ impl Opening {
         Some(self.sendings.get_or_insert_default())
     }
 
+    /// When it was first asked for, and in which packet, if it was asked for again and nothing came.
+    pub(super) fn unanswered(&self) -> Option<(u64, u64)> {
+        let sendings = self.sendings.as_ref().filter(|sendings| sendings.syn_acks.count == 0)?;
+        sendings.first_syn.filter(|_| sendings.syns.count > 1)
+    }
+
     /// Openings that were sent again for want of an answer.
     pub(super) const fn repeated(&self) -> u64 {
         if self.is_first_answered { 0 } else { self.repeated }
@@ -280,6 +286,12 @@ impl Loops {
     #[inline(always)]
     pub(super) fn known_to_sender(&self, direction: usize) -> Option<u64> {
         self.told.is_known[direction].then_some(self.told.to_sender[direction])
+    }
+
+    /// Whether the opening told it: what is seen later does not change it.
+    #[inline(always)]
+    pub(super) const fn is_by_handshake(&self, direction: usize) -> bool {
+        self.ends[direction].is_by_handshake
     }
 
     /// The same, and 0 where it is not known.

@@ -1,21 +1,18 @@
-use std::collections::{BTreeSet, VecDeque};
-
 use taut_event::{
-    AckSentBy, Call, ChannelEnd, Direction as Way, Event, Flow, FlowKey, Holder, Listening, LocalKind, Release,
-    SocketState, Stamp, Task, Timer, What,
+    Call, ChannelEnd, Direction as Way, Event, Flow, FlowKey, Holder, LocalKind, Recovery, Release, SocketState, Stamp,
+    Task, What,
 };
 
+use super::message::Messages;
+use super::parts::{Load, Part, Parts};
+use super::place::Places;
 use super::readiness::Readiness;
-use crate::engine::{Breakdown, Episode};
+use super::tally::Tally;
+use super::thread::Users;
+use super::writes::Writes;
+use crate::engine::Breakdown;
 use crate::socket::holder;
-use crate::tcp::sample::Sample;
 
-/// Writes that wait for their last byte to leave; of more the earliest are not followed.
-const MOST_WAITING: usize = 4096;
-/// Room for so many is not given back.
-const FEW_WAITING: usize = 32;
-/// Kinds of system calls that are told by name.
-const MOST_CALLS: usize = 8;
 /// A write that takes longer, into what was full meanwhile, has waited for room.
 const ROOM_NS: u64 = 100_000;
 /// `EAGAIN` as a system call returns it.
@@ -25,10 +22,8 @@ const EAGAIN: i32 = -11;
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) flow: Flow,
-    /// What this end sends, and what it has received: each nanosecond to one holder.
-    breakdowns: [Breakdown; 2],
-    /// What each of them is not told yet: the next part may continue it.
-    open: [Option<(Holder, Episode)>; 2],
+    /// What this end sends, and what it has received.
+    parts: Parts,
     pub(super) tally: Tally,
     /// The thread that used it last.
     pub(super) who: Option<u32>,
@@ -38,8 +33,17 @@ pub(super) struct Connection {
     pub(super) state: Option<SocketState>,
     /// Nothing is to be sent since then; whose turn it is, what comes next tells.
     idle_from: Option<u64>,
+    /// Since then the timer runs at whose end the first of what is not acknowledged is sent again.
+    timer_from: u64,
+    /// Something was sent again just now; by whom, the state after that tells.
+    is_repeated: bool,
+    /// The device's queue had all that was on its way when it last held something.
+    is_all_queued: bool,
     /// Something has waited to be read since then; whether its reader had no processor, what comes next tells.
     unread_from: Option<u64>,
+    accepting: Accepting,
+    /// What was left to wait for when all was sent, and the end.
+    ended: Option<Ended>,
     /// A write is going on, or the last one was refused for lack of room.
     is_writing: bool,
     is_reading: bool,
@@ -49,141 +53,102 @@ pub(super) struct Connection {
     pub(super) end: Option<ChannelEnd>,
     /// Nothing was to be sent when it was first seen: all that was written since is counted.
     pub(super) is_from_start: bool,
-    waiting: VecDeque<Waiting>,
+    writes: Writes,
     /// Where the first byte that has not left stands.
     left_to: u64,
     release: Option<Release>,
     /// How what came was read.
     pub(super) readiness: Readiness,
+    pub(super) users: Users,
+    places: Places,
+    pub(super) messages: Messages,
 }
 
-/// A write whose call came back before all of it had left.
+/// Whether a connection that the other end opened waits for accept(2).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Accepting {
+    NotAwaited,
+    Waits,
+    /// It did before something was lost: the acceptance may have been.
+    MayWait,
+}
+
+/// From when on nothing was left to send.
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
-    end: u64,
-    returned: u64,
-}
-
-/// What a connection did, counted.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Tally {
-    pub(super) sent_bytes: u64,
-    pub(super) received_bytes: u64,
-    pub(super) writes: u64,
-    /// Writes that were still in the socket when the call came back; how long they stayed after that.
-    pub(super) held: Sample,
-    /// Writes of which it is not known when they left: too many waited at once.
-    pub(super) not_followed: u64,
-    /// Reads that got something.
-    pub(super) reads: u64,
-    /// Writes that waited for room, of a socket that is known by its calls alone.
-    pub(super) waited: u64,
-    /// Writes that the kernel took nothing of, for lack of room.
-    pub(super) refused: u64,
-    /// Of them, those for which the send buffer had room: Linux refuses as well while a channel has no credits.
-    pub(super) refused_with_room: u64,
-    /// Numbers of the system calls that write, of a socket of Bluetooth.
-    pub(super) writing_calls: BTreeSet<u16>,
-    pub(super) repeated: u64,
-    /// Of them, the first segment of a connection that was not open.
-    pub(super) repeated_openings: u64,
-    /// The listening socket of this host that is to accept it, as it was when fullest.
-    pub(super) listening: Option<Listening>,
-    /// What let the writes go that had been held.
-    pub(super) by_call: u64,
-    pub(super) by_ack: [u64; 4],
-    pub(super) by_write_timer: u64,
-    pub(super) by_pacing: u64,
-    pub(super) by_other: u64,
-    /// Times that records were lost.
-    pub(super) gaps: u64,
-    /// States that were seen without `TCP_CORK`, and with it.
-    pub(super) corked: [u64; 2],
-    pub(super) largest_window: u32,
-    pub(super) least_window: Option<u32>,
-    /// The last state in which each holder stood that is told with its state.
-    pub(super) evidence: Vec<(Holder, SocketState)>,
-}
-
-impl Tally {
-    /// A call of this number writes.
-    fn writes_by(&mut self, number: u16) {
-        if self.writing_calls.len() < MOST_CALLS {
-            self.writing_calls.insert(number);
-        }
-    }
-
-    fn listens(&mut self, now: Listening) {
-        let fuller = |known: Listening| if known.is_full() && !now.is_full() { known } else { now };
-        self.listening = Some(self.listening.map_or(now, fuller));
-    }
-
-    fn released(&mut self, release: Option<Release>) {
-        match release {
-            Some(Release::Call) => self.by_call += 1,
-            Some(Release::Acknowledgement(by)) => self.by_ack[ack_index(by)] += 1,
-            Some(Release::Timer(Timer::Write)) => self.by_write_timer += 1,
-            Some(Release::Timer(Timer::Pacing)) => self.by_pacing += 1,
-            Some(Release::Timer(_) | Release::Unknown) | None => self.by_other += 1,
-        }
-    }
-}
-
-pub(super) const fn ack_index(by: AckSentBy) -> usize {
-    match by {
-        AckSentBy::DelayedAckTimer => 0,
-        AckSentBy::Arrival => 1,
-        AckSentBy::Program => 2,
-        AckSentBy::NotSeen => 3,
-    }
+struct Ended {
+    from: u64,
+    /// Until then some of it was not acknowledged.
+    delivered: u64,
 }
 
 impl Connection {
     pub(super) fn new(flow: Flow) -> Self {
         Self {
             flow,
-            breakdowns: [Breakdown::default(), Breakdown::default()],
-            open: [None; 2],
+            parts: Parts::default(),
             tally: Tally::default(),
             who: None,
             first: None,
             last: 0,
             state: None,
             idle_from: None,
+            timer_from: 0,
+            is_repeated: false,
+            is_all_queued: false,
             unread_from: None,
+            accepting: Accepting::NotAwaited,
+            ended: None,
             is_writing: false,
             is_reading: false,
             is_refused: false,
             end: None,
             is_from_start: false,
-            waiting: VecDeque::new(),
+            writes: Writes::default(),
             left_to: 0,
             release: None,
             readiness: Readiness::default(),
+            users: Users::default(),
+            places: Places::default(),
+            messages: Messages::default(),
         }
     }
 
     /// From now on it keeps so many stretches of each direction for a picture.
     pub(super) fn keep_trails(&mut self, limit: usize) {
-        self.breakdowns.iter_mut().for_each(|breakdown| breakdown.keep_trail(limit));
+        self.parts.keep_trails(limit);
     }
 
     pub(super) const fn breakdown(&self, way: Way) -> &Breakdown {
-        &self.breakdowns[way as usize]
+        self.parts.breakdown(way)
     }
 
     /// Writes that wait for their last byte to leave.
     pub(super) fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.writes.waiting()
     }
 
     #[cfg(test)]
     pub(super) fn room_to_wait(&self) -> usize {
-        self.waiting.capacity()
+        self.writes.room()
+    }
+
+    /// A stretch in which data was held, and that is not taken yet.
+    pub(super) fn take_held(&mut self) -> Option<(Way, Part)> {
+        self.parts.take_held()
     }
 
     /// Another write may wait if there `is_room` for it beside those of all connections.
     pub(super) fn event(&mut self, event: &Event, is_room: bool) {
+        self.users.event(event);
+        self.places.seen(event);
+        self.take(event, is_room);
+        self.places.done(event, self.local().is_some());
+        if self.local().is_none() {
+            self.messages.event(event);
+        }
+    }
+
+    fn take(&mut self, event: &Event, is_room: bool) {
         let at = event.at.as_nanos().max(self.last);
         match event.what {
             What::Gap => return self.gap(at),
@@ -213,7 +178,7 @@ impl Connection {
                 self.is_writing = false;
                 self.tally.writes += u64::from(bytes.end > bytes.start);
                 if bytes.end > self.left_to && bytes.end > bytes.start {
-                    self.wait(Waiting { end: bytes.end, returned: at }, is_room);
+                    self.tally.not_followed += u64::from(self.writes.returned(bytes.end, at, is_room));
                 }
             }
             What::Call(Call::Begin { .. }) if event.direction == Way::Backward => self.is_reading = true,
@@ -227,27 +192,40 @@ impl Connection {
                 Way::Forward => self.is_writing = false,
             },
             What::Released(release) => self.release = Some(release),
-            What::Reached(Stamp::Scheduled) => self.left(at, bytes.start, bytes.end),
+            What::Reached(Stamp::Scheduled) => {
+                if self.state.is_none_or(|state| state.in_flight_bytes == 0) {
+                    self.timer_from = at;
+                }
+                self.left(at, bytes.start, bytes.end);
+            }
+            What::Reached(Stamp::Acknowledged) => self.timer_from = at,
             What::Reached(Stamp::Received) => self.add_received(bytes.end - bytes.start),
             What::Reached(Stamp::Repeated) => {
                 self.tally.repeated += 1;
                 let is_opening = self.state.as_ref().is_some_and(|state| state.is_opening);
                 self.tally.repeated_openings += u64::from(is_opening);
+                self.is_repeated = !is_opening;
             }
-            What::State(state) => self.now(state),
-            What::Listens(listening) => self.tally.listens(listening),
+            What::State(state) => {
+                self.may_run_out(at, &state);
+                if std::mem::take(&mut self.is_repeated) {
+                    self.repeated(at, &state);
+                }
+                self.now(state);
+            }
+            What::Listens(listening) => {
+                self.tally.listens(listening);
+                // Only of one that waits still its own program's queue is told.
+                if self.accepting == Accepting::MayWait {
+                    self.accepting = Accepting::Waits;
+                }
+            }
+            What::Awaits => (self.accepting, self.tally.was_awaited) = (Accepting::Waits, true),
+            What::Accepted => self.accepting = Accepting::NotAwaited,
+            What::IsPath => self.tally.is_path = true,
             _ => {}
         }
         self.reader(at, event);
-    }
-
-    /// A write waits from now on; where there is no room, in place of the earliest.
-    fn wait(&mut self, write: Waiting, is_room: bool) {
-        let has_room = is_room && self.waiting.len() < MOST_WAITING;
-        self.tally.not_followed += u64::from(!has_room);
-        if has_room || self.waiting.pop_front().is_some() {
-            self.waiting.push_back(write);
-        }
     }
 
     /// What an event tells of the reader: one that calls or reads has run until then.
@@ -267,7 +245,12 @@ impl Connection {
                 self.settle_unread(at);
                 self.readiness.read(at);
             }
-            What::State(state) => self.readiness.state(at, state.unread_bytes > 0),
+            // What comes for nobody yet has come for its program when that accepts it.
+            What::State(state) => match self.accepting {
+                Accepting::NotAwaited => self.readiness.state(at, state.unread_bytes > 0),
+                Accepting::Waits => self.readiness.state(at, false),
+                Accepting::MayWait => {}
+            },
             What::Call(_) if event.direction == Way::Backward => self.settle_unread(at),
             _ => {}
         }
@@ -402,14 +385,10 @@ impl Connection {
         self.tally.sent_bytes += end.saturating_sub(start.max(self.left_to));
         self.left_to = self.left_to.max(end);
         let release = self.release.take();
-        while let Some(write) = self.waiting.front().filter(|write| write.end <= end) {
-            self.tally.held.add(at.saturating_sub(write.returned));
+        self.writes.left(at, end, |stayed_ns| {
+            self.tally.held.add(stayed_ns);
             self.tally.released(release);
-            self.waiting.pop_front();
-        }
-        if self.waiting.capacity() > FEW_WAITING && self.waiting.len() < self.waiting.capacity() / 4 {
-            self.waiting.shrink_to(FEW_WAITING.max(2 * self.waiting.len()));
-        }
+        });
     }
 
     fn now(&mut self, state: SocketState) {
@@ -420,6 +399,9 @@ impl Connection {
         self.tally.corked[usize::from(state.cork == Some(true))] += 1;
         self.state = Some(state);
         if let Some(held) = self.holder() {
+            if held == Holder::DeviceQueue {
+                self.is_all_queued = state.device_bytes >= state.in_flight_bytes;
+            }
             match self.tally.evidence.iter_mut().find(|(known, _)| *known == held) {
                 Some((_, seen)) => *seen = state,
                 None => self.tally.evidence.push((held, state)),
@@ -447,9 +429,21 @@ impl Connection {
             self.last = at;
             return;
         };
-        let unread = if state.unread_bytes > 0 { Holder::ReceivingProgram } else { Holder::PeerTurn };
+        let unread = match self.accepting {
+            Accepting::Waits => Holder::AcceptQueue,
+            Accepting::MayWait => Holder::NotKnown,
+            Accepting::NotAwaited if state.unread_bytes > 0 => Holder::ReceivingProgram,
+            Accepting::NotAwaited => Holder::PeerTurn,
+        };
         self.book_inward(unread, last, at);
-        match self.holder() {
+        let held = self.holder();
+        if state.is_ended && matches!(held, None | Some(Holder::Delivery)) {
+            self.after_end(at, held.is_some(), turn);
+            self.last = at;
+            return;
+        }
+        self.book_ended(None);
+        match held {
             None => {
                 let from = *self.idle_from.get_or_insert(last);
                 if let Some(turn) = turn {
@@ -472,31 +466,84 @@ impl Connection {
         self.last = at;
     }
 
+    /// All was sent, and the end. Until the peer acknowledges it nobody has anything to do, and the time counts only if
+    /// something comes after it that was waited for.
+    fn after_end(&mut self, at: u64, is_on_its_way: bool, turn: Option<Holder>) {
+        self.settle(Holder::SendingProgram);
+        let last = self.last;
+        let ended = self.ended.get_or_insert(Ended { from: last, delivered: last });
+        if is_on_its_way {
+            ended.delivered = at;
+        }
+        if turn == Some(Holder::PeerTurn) {
+            self.book_ended(Some((Holder::PeerTurn, at)));
+        }
+    }
+
+    /// Books the time since the end, and whose turn it was once all had been acknowledged.
+    fn book_ended(&mut self, turn: Option<(Holder, u64)>) {
+        let Some(Ended { from, delivered }) = self.ended.take() else { return };
+        self.book(Way::Forward, Holder::Delivery, from, delivered);
+        if let Some((turn, to)) = turn {
+            self.book(Way::Forward, turn, delivered, to);
+        }
+    }
+
     fn book(&mut self, way: Way, holder: Holder, from: u64, to: u64) {
         if from >= to {
             return;
         }
-        let open = &mut self.open[way as usize];
-        match open {
-            Some((known, episode)) if *known == holder && episode.to == from => episode.to = to,
-            _ => {
-                let part = Episode { from, to, places: (0, 0) };
-                if let Some((holder, done)) = open.replace((holder, part)) {
-                    self.breakdowns[way as usize].book(holder, done);
-                }
-            }
+        self.users.book(way, holder, to - from);
+        let bytes = self.places.waiting(way, holder, self.state.as_ref());
+        self.parts.book(way, holder, (from, to), Load { bytes, thread: self.users.of_wait(way, holder) });
+    }
+
+    /// The timer may have run out by this state. The kernel says so when it gives to the device what it sends again,
+    /// and that it was sent again after that.
+    fn may_run_out(&mut self, at: u64, state: &SocketState) {
+        let has_run_out = |state: &SocketState| holder(state) == Some(Holder::RetransmissionTimeout);
+        if !has_run_out(state) || self.state.as_ref().is_none_or(has_run_out) {
+            return;
         }
+        // The kernel may not send again yet what its device still has.
+        self.was_lost(Holder::RetransmissionTimeout, self.timer_from, at, false);
+    }
+
+    fn was_lost(&mut self, by: Holder, from: u64, at: u64, is_dropped: bool) {
+        // What came before the end is still missing there.
+        if self.ended.is_some_and(|ended| ended.delivered == at) {
+            self.book_ended(None);
+        }
+        self.parts.was_lost(by, from, at, is_dropped);
+    }
+
+    /// Something was sent again. If a timer did that, what it waited for before was lost. The kernel sends nothing
+    /// again that waits in its device's queue: then that has dropped it.
+    fn repeated(&mut self, at: u64, state: &SocketState) {
+        let by = match state.recovery {
+            Recovery::Repeating if state.timeouts == 0 => return,
+            Recovery::None if state.timeouts == 0 => Holder::TailLossProbe,
+            _ => Holder::RetransmissionTimeout,
+        };
+        let from = std::mem::replace(&mut self.timer_from, at);
+        self.was_lost(by, from, at, self.is_all_queued);
     }
 
     /// What happened since the last event was lost, so nobody knows who held what.
     fn gap(&mut self, at: u64) {
         self.settle(Holder::NotKnown);
+        self.book_ended(Some((Holder::NotKnown, self.last)));
         self.settle_unread(self.last);
         self.readiness.forget();
         self.state = None;
         self.advance(at, None);
+        if self.accepting == Accepting::Waits {
+            self.accepting = Accepting::MayWait;
+        }
+        // No timer is known to have run before.
+        (self.timer_from, self.is_repeated) = (at, false);
         self.tally.gaps += 1;
-        self.waiting = VecDeque::new();
+        self.writes.forget();
         (self.is_writing, self.is_reading, self.is_refused) = (false, false, false);
     }
 
@@ -509,6 +556,7 @@ impl Connection {
 
     /// Nothing more comes; of a connection that is still open the time until `end` is known.
     pub(super) fn finish(&mut self, end: Option<u64>) {
+        self.users.nobody_acts();
         if let (Some(_), Some(kind)) = (self.first, self.local()) {
             // It may be closed since its last call, which is not seen.
             let end = end.filter(|_| self.is_reading || self.is_writing || self.is_refused);
@@ -523,14 +571,13 @@ impl Connection {
         } else if self.first.is_some() {
             self.advance(end.unwrap_or(self.last).max(self.last), None);
         }
+        if end.is_some() && self.is_reading {
+            self.book_ended(Some((Holder::PeerTurn, self.last)));
+        }
         self.settle(if self.is_reading { Holder::PeerTurn } else { Holder::SendingProgram });
         self.settle_unread(self.last);
-        for (open, breakdown) in self.open.iter_mut().zip(&mut self.breakdowns) {
-            if let Some((holder, done)) = open.take() {
-                breakdown.book(holder, done);
-            }
-            breakdown.close();
-        }
+        self.tally.is_never_accepted = self.accepting == Accepting::Waits;
+        self.parts.finish();
     }
 }
 

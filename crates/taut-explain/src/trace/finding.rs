@@ -2,7 +2,8 @@
 
 use taut_event::{AckSentBy, Direction as Way, Holder, Kind, Listening, LocalKind, SocketState};
 
-use super::connection::{Connection, ack_index};
+use super::connection::Connection;
+use super::tally::ack_index;
 use crate::channel::{CAUSES as CAUSES_OF_LE, CLASSIC_CAUSES};
 use crate::engine::{Certainty, Cost, Evidence, Found, Verdict, VerdictOn};
 use crate::words;
@@ -13,9 +14,11 @@ const LEAST_SHARE: f64 = 0.01;
 const LEAST_EPISODES: u64 = 3;
 const MUCH: f64 = 0.05;
 /// A single stretch as long as this is told whatever its share.
-const STALL_NS: u64 = 200_000_000;
+pub(super) const STALL_NS: u64 = 200_000_000;
 /// A program that is woken up takes some time to read; shorter waits are that.
 const WAKE_UP_NS: u64 = 1_000_000;
+/// The same of a device that takes what it is given.
+const HAND_OVER_NS: u64 = 100_000;
 
 /// The cause that a connection did not open at once.
 const OPENING: &str = "handshake_repeated";
@@ -23,9 +26,21 @@ const FULL: &str = "The accept queue of the listening socket is full: the kernel
 const ACCEPT: &str = "In the listening program: accept sooner, or a larger backlog (listen(2), and net.core.somaxconn, \
                       which limits it).";
 
-/// Whether a full accept queue may be behind it.
-fn is_of_queue(cause: &str) -> bool {
-    cause == OPENING || cause == "loss"
+/// The cause that a connection waited in the queue of its listening socket.
+const ACCEPTING: &str = "accept_late";
+const FULL_WHILE_WAITING: &str = "The accept queue of the listening socket was full: connections waited in it, and the kernel drops what opens another one";
+
+/// The accept queue that may be behind it: that of the other end, or that of the program itself.
+fn queue_of(cause: &Cause, connection: &Connection) -> Option<Listening> {
+    let is_own = connection.tally.was_awaited;
+    let is_behind = if is_own { cause.name == ACCEPTING } else { cause.name == OPENING || cause.name == "loss" };
+    connection.tally.listening.filter(|_| is_behind)
+}
+
+/// How long it waited to be accepted, in ns.
+pub(super) fn accept_wait(connection: &Connection, way: Way) -> u64 {
+    let of_way = (way == Way::Backward).then(|| connection.breakdown(way).get(Holder::AcceptQueue));
+    of_way.flatten().map_or(0, |cell| cell.ns)
 }
 
 struct Cause {
@@ -35,7 +50,7 @@ struct Cause {
     remedy: &'static str,
 }
 
-const CAUSES: [Cause; 9] = [
+const CAUSES: [Cause; 10] = [
     Cause {
         name: "nagle_delayed_ack",
         holders: &[Holder::Nagle],
@@ -95,9 +110,17 @@ const CAUSES: [Cause; 9] = [
         summary: "The congestion window was full",
         remedy: "Keep the connection open and warm, or look at the path: its losses and its queue set this window.",
     },
+    Cause {
+        name: "device_queue",
+        holders: &[Holder::DeviceQueue],
+        summary: "What had left the socket waited in the queue of this host's network device",
+        remedy: "On the sender's host: `tc -s qdisc` shows the queues. Look for a rate that is set there (tbf, htb), and \
+                 for who else sends over the device. If the device itself is no faster, send less, or give what must not \
+                 wait a queue of its own (fq_codel, prio).",
+    },
 ];
 
-const INWARD: [Cause; 2] = [
+const INWARD: [Cause; 3] = [
     Cause {
         name: "receiving_program",
         holders: &[Holder::ReceivingProgram],
@@ -110,6 +133,13 @@ const INWARD: [Cause; 2] = [
         summary: "What had arrived waited for this program, which was ready to run and had no processor",
         remedy: "On this machine: let it run sooner. Look for what runs on its processors (top, taskset, cpuset, \
                  cpu.max), and give it a higher priority (nice, chrt) or a processor of its own.",
+    },
+    Cause {
+        name: ACCEPTING,
+        holders: &[Holder::AcceptQueue],
+        summary: "The connection was open and waited for this program to accept it",
+        remedy: "In the listening program: call accept(2) sooner. What it does meanwhile is the cause; a larger backlog \
+                 only lets more connections wait.",
     },
 ];
 
@@ -213,17 +243,23 @@ fn judge(cause: &Cause, connection: &Connection, way: Way) -> Verdict {
     let episodes: u64 = cells().map(|cell| cell.episodes).sum();
     let longest = cells().filter_map(|cell| cell.worst.first()).map(|episode| episode.length()).max().unwrap_or(0);
     let share = held_ns as f64 / whole as f64;
-    let is_wake_up = way == Way::Backward && held_ns / episodes.max(1) < WAKE_UP_NS;
+    let usual_ns = match way {
+        Way::Backward => WAKE_UP_NS,
+        Way::Forward if cause.holders.contains(&Holder::DeviceQueue) => HAND_OVER_NS,
+        Way::Forward => 0,
+    };
+    let is_usual = held_ns / episodes.max(1) < usual_ns;
     // Some wait for a processor is normal on a machine that is used.
     let is_of_processor = cause.holders.contains(&Holder::Processor);
     let least = if is_of_processor { MUCH } else { LEAST_SHARE };
-    let is_enough = share >= least && (episodes >= LEAST_EPISODES || share >= MUCH) && !is_wake_up;
+    let is_enough = share >= least && (episodes >= LEAST_EPISODES || share >= MUCH) && !is_usual;
     // That it takes a round trip to open is nothing to act on.
     let is_of_opening = cause.name == OPENING;
     let is_enough = if is_of_opening { connection.tally.repeated_openings > 0 } else { is_enough };
     if is_enough || longest >= STALL_NS && !is_of_opening {
-        let full = connection.tally.listening.filter(|queue| queue.is_full() && is_of_queue(cause.name));
+        let full = queue_of(cause, connection).filter(|queue| queue.is_full());
         let (summary, side, remedy) = match full {
+            Some(_) if cause.name == ACCEPTING => (FULL_WHILE_WAITING, cause.holders[0].side(), ACCEPT),
             Some(_) => (FULL, Holder::ReceivingProgram.side(), ACCEPT),
             None => (cause.summary, cause.holders[0].side(), cause.remedy),
         };
@@ -259,7 +295,10 @@ fn evidence(cause: &Cause, connection: &Connection, way: Way, longest: u64) -> V
         let state = tally.evidence.iter().rfind(|(holder, _)| cause.holders.contains(holder));
         lines.extend(state.map(|(_, state)| format!("The socket's state then: {}.", told(state))));
     }
-    if way == Way::Backward {
+    if cause.name == ACCEPTING && tally.is_never_accepted {
+        lines.push("It was not accepted while it was traced.".to_owned());
+    }
+    if way == Way::Backward && cause.name != ACCEPTING {
         lines.extend(connection.readiness.told().iter().flat_map(|told| told.lines()));
     }
     let of_data = tally.repeated - tally.repeated_openings;
@@ -272,10 +311,14 @@ fn evidence(cause: &Cause, connection: &Connection, way: Way, longest: u64) -> V
             words::times(tally.repeated_openings)
         ));
     }
-    if let Some(Listening { waiting, backlog }) = tally.listening.filter(|_| is_of_queue(cause.name)) {
+    if let Some(Listening { waiting, backlog }) = queue_of(cause, connection) {
+        let socket = match cause.name {
+            ACCEPTING => "Its listening socket meanwhile",
+            _ => "The socket that listens there is on this host",
+        };
+        let (connections, wait) = if waiting == 1 { ("connection", "waits") } else { ("connections", "wait") };
         lines.push(format!(
-            "The socket that listens there is on this host: {waiting} connections wait to be accepted, with a backlog \
-             of {backlog}{}.",
+            "{socket}: {waiting} {connections} {wait} to be accepted, with a backlog of {backlog}{}.",
             if waiting > backlog { ", so the kernel drops what opens another one" } else { ", so there is room" }
         ));
     }
@@ -347,6 +390,9 @@ fn told(state: &SocketState) -> String {
         format!("congestion window {}", segments(state.congestion_window_segments)),
     ];
     facts.extend(state.send_window_bytes.map(|window| format!("receive window {}", words::bytes(window.into()))));
+    if state.device_bytes > 0 {
+        facts.push(format!("{} in the device's queue", words::bytes(state.device_bytes.into())));
+    }
     facts.push(format!("largest segment {}", words::bytes(state.mss_bytes.into())));
     facts.extend(option("TCP_NODELAY", state.no_delay));
     facts.extend(option("TCP_CORK", state.cork));

@@ -7,24 +7,39 @@
 
 mod call;
 mod connection;
+mod ends;
 mod finding;
+mod message;
+mod parts;
+mod place;
 mod radio;
 mod readiness;
 mod report;
+mod so_far;
+mod tally;
+mod thread;
+mod wait;
+mod writes;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
-use taut_event::{Address, Closed, Event, Flow, FlowId, FlowKey, Holder, Sink, What};
+use taut_event::{Address, Closed, Event, Flow, FlowId, FlowKey, Holder, Sink, Stamp, What};
 use taut_time::Instant;
 
 use connection::Connection;
 pub use finding::{causes, holders};
+pub use message::{MessageTimes, TracedMessages};
 use radio::Radio;
 pub use readiness::{ReadinessPart, TracedReadiness};
 pub use report::{Releases, Traced, TracedDirection};
+pub use so_far::FoundSoFar;
+use thread::Threads;
+pub use thread::{HeldByPrograms, TracedThread, TracedThreads};
+pub use wait::TracedWait;
+use wait::Waits;
 
 use crate::engine::{Allowance, Causes, Held};
 
@@ -44,8 +59,8 @@ pub struct Trace {
     worst: Vec<(u64, TracedDirection)>,
     totals: BTreeMap<Holder, (u64, u64)>,
     causes: Causes,
-    /// Those that are open, each as the end that is traced and the other one.
-    open: HashSet<(Address, Address)>,
+    /// Those that are open, each as the end that is traced and the other one, with the number of its flow.
+    open: HashMap<(Address, Address), u32>,
     /// Writes of open connections that wait for their last byte to leave.
     waiting: usize,
     flows: u64,
@@ -57,6 +72,8 @@ pub struct Trace {
     pictures: Option<Allowance>,
     /// Channels of Bluetooth.
     radio: Radio,
+    threads: Threads,
+    waits: Waits,
 }
 
 /// Sums over what traced programs wrote by TCP.
@@ -108,7 +125,7 @@ impl Written {
 }
 
 impl Trace {
-    /// Keeps the reports of the `kept` directions whose data was held longest.
+    /// Keeps the reports of the `kept` directions whose data was held longest, and as many threads and waits.
     pub fn new(kept: usize) -> Self {
         Self {
             connections: Vec::new(),
@@ -118,7 +135,7 @@ impl Trace {
             worst: Vec::new(),
             totals: BTreeMap::new(),
             causes: Causes::default(),
-            open: HashSet::new(),
+            open: HashMap::new(),
             waiting: 0,
             flows: 0,
             others: 0,
@@ -126,6 +143,8 @@ impl Trace {
             closed: Written::default(),
             pictures: None,
             radio: Radio::default(),
+            threads: Threads::default(),
+            waits: Waits::new(kept.max(1)),
         }
     }
 
@@ -162,6 +181,9 @@ impl Trace {
             directions: self.directions,
             totals,
             causes: self.causes.0,
+            threads: self.threads.finish(self.waits.most),
+            waits: self.waits.finish(self.start.unwrap_or_default()),
+            start_ns: self.start,
             worst: self.worst.into_iter().map(|(_, direction)| direction).collect(),
             start: self.start.map(Instant::from_nanos),
         }
@@ -214,6 +236,7 @@ impl Trace {
                 way == taut_event::Direction::Forward && self.radio.tell(id.0, start, most, &mut direction);
             direction.verdicts.iter().for_each(|on| self.causes.add(on));
             let breakdown = connection.breakdown(way);
+            self.programs(connection, way, &direction, is_of_radio, start);
             for held in &direction.breakdown {
                 let Some(holder) = Holder::named(&held.holder) else { continue };
                 let total = self.totals.entry(holder).or_default();
@@ -231,6 +254,41 @@ impl Trace {
             }
         }
         self.radio.forget(id.0);
+    }
+
+    /// What a direction's breakdown lays to programs, by thread. Of what is sent over Bluetooth the waits are those of
+    /// the channel, if there is one: they are known now.
+    fn programs(
+        &mut self,
+        connection: &Connection,
+        way: taut_event::Direction,
+        direction: &TracedDirection,
+        is_of_radio: bool,
+        start: u64,
+    ) {
+        if is_of_radio {
+            let held = direction.breakdown.iter().filter_map(|held| Some((Holder::named(&held.holder)?, held.held_ns)));
+            self.threads.add(&connection.users.laid_anew(held));
+        } else {
+            self.threads.add(connection.users.laid(way));
+        }
+        if wait::are_told_at_the_end(connection, way) {
+            self.waits.add_longest(connection, way, &direction.breakdown, start);
+        }
+    }
+
+    /// The other end of a connection between traced ends of this host.
+    fn peer_of(&self, key: FlowKey) -> Option<u32> {
+        let FlowKey::Tcp(own, peer) = key else { return None };
+        self.open.get(&(peer, own)).copied().filter(|_| own != peer)
+    }
+
+    /// Whether the other end of a connection is traced, too, from now on.
+    fn joins(&mut self, id: Option<u32>, is_peer_traced: bool) {
+        let connection = id.and_then(|id| self.connections.get_mut(id as usize)?.as_mut());
+        if let Some(connection) = connection {
+            connection.messages.is_peer_traced = is_peer_traced;
+        }
     }
 }
 
@@ -252,16 +310,20 @@ impl Sink for Trace {
         }
         self.keep_trails(index);
         // Both ends of a connection on this host may be traced: it is one.
-        let is_known = match flow.key {
+        let twin = match flow.key {
             FlowKey::Tcp(own, peer) => {
-                self.open.insert((own, peer));
-                own != peer && self.open.contains(&(peer, own))
+                self.open.insert((own, peer), id.0);
+                self.peer_of(flow.key)
             }
-            _ => false,
+            _ => None,
         };
+        if twin.is_some() {
+            self.joins(Some(id.0), true);
+            self.joins(twin, true);
+        }
         let is_other = matches!(flow.key, FlowKey::Local(_));
         self.others += u64::from(is_other);
-        self.flows += u64::from(!is_known && !is_other);
+        self.flows += u64::from(twin.is_none() && !is_other);
     }
 
     fn event(&mut self, event: &Event) {
@@ -275,13 +337,20 @@ impl Sink for Trace {
         self.begins_by(Some(at));
         self.end = self.end.max(at);
         if let Some(Some(connection)) = self.connections.get_mut(event.flow.0 as usize) {
-            let waited = connection.waiting();
+            let (waited, key) = (connection.waiting(), connection.flow.key);
             connection.event(event, self.waiting < MOST_WAITING);
+            self.waits.take_from(connection);
             self.waiting = self.waiting + connection.waiting() - waited;
             match event.what {
                 What::IsEnd(end) => {
                     self.radio.joins(event.flow.0, &end, connection, at);
                     self.begins_by(self.radio.begin(event.flow.0));
+                }
+                What::Reached(Stamp::Read) if !connection.is_bluetooth() => {
+                    let peer = self.peer_of(key).and_then(|id| self.connections.get_mut(id as usize)?.as_mut());
+                    if let Some(peer) = peer {
+                        peer.messages.read(at, event.bytes.end);
+                    }
                 }
                 _ if connection.is_bluetooth() => self.radio.program(event.flow.0, event, connection),
                 _ => {}
@@ -295,10 +364,14 @@ impl Sink for Trace {
         }
         let Some(mut connection) = self.connections.get_mut(id.0 as usize).and_then(Option::take) else { return };
         self.waiting -= connection.waiting();
-        if let FlowKey::Tcp(own, peer) = connection.flow.key {
+        if let FlowKey::Tcp(own, peer) = connection.flow.key
+            && self.open.get(&(own, peer)) == Some(&id.0)
+        {
             self.open.remove(&(own, peer));
+            self.joins(self.peer_of(connection.flow.key), false);
         }
         connection.finish((why == Closed::EndOfSource).then_some(self.end));
+        self.waits.take_from(&mut connection);
         if let Some(pictures) = &mut self.pictures {
             pictures.closed();
         }

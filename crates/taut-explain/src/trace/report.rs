@@ -1,10 +1,15 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taut_event::{AckSentBy, ChannelEnd, Direction as Way, FlowKey, Holder, LocalKey, LocalKind, Side};
+use taut_event::{AckSentBy, Direction as Way, Holder, Side};
 use taut_time::Instant;
 
-use super::connection::{Connection, Tally, ack_index};
+use super::connection::Connection;
+use super::ends::Ends;
+use super::message::TracedMessages;
 use super::readiness::TracedReadiness;
+use super::tally::{Tally, ack_index};
+use super::thread::TracedThreads;
+use super::wait::TracedWait;
 use super::{call, finding};
 use crate::engine::{CauseIn, ChannelFacts, Held, Picture, Stall, Verdict, VerdictOn};
 use crate::words;
@@ -27,9 +32,27 @@ pub struct Traced {
     pub causes: Vec<CauseIn>,
     /// The directions whose data was held longest, worst first.
     pub worst: Vec<TracedDirection>,
-    /// The first event of a connection, on the clock of the trace.
+    /// What all directions' breakdowns lay to programs, by thread.
+    #[serde(default)]
+    pub threads: TracedThreads,
+    /// The longest single waits over all directions, longest first; no more than directions are kept (`--top`).
+    #[serde(default)]
+    pub waits: Vec<TracedWait>,
+    /// The first event of a connection, on the clock of the trace (`CLOCK_MONOTONIC`): all begins count from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_ns: Option<u64>,
+    /// The same.
     #[serde(skip)]
     pub start: Option<Instant>,
+}
+
+impl Traced {
+    /// Names the programs of all threads that are told of.
+    pub fn name_programs(&mut self, program: impl Fn(u32) -> Option<String>) {
+        self.worst.iter_mut().for_each(|direction| direction.program = direction.thread.and_then(&program));
+        self.threads.worst.iter_mut().for_each(|row| row.program = program(row.thread));
+        self.waits.iter_mut().for_each(|wait| wait.program = wait.thread.and_then(&program));
+    }
 }
 
 /// What one end of a connection sent, or what it received.
@@ -94,6 +117,9 @@ pub struct TracedDirection {
     /// Of what was received: how its program came to read it.
     #[serde(default)]
     pub readiness: Option<TracedReadiness>,
+    /// Of what was sent by TCP: how long messages took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<TracedMessages>,
     /// What was found, worst first.
     pub verdicts: Vec<VerdictOn>,
     /// What was not seen.
@@ -180,18 +206,14 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
     let calls = if is_outgoing { tally.writes } else { tally.reads };
     // One that did not open for a while is told of, too.
     let is_unopened = is_outgoing && tally.repeated_openings > 0;
-    if bytes == 0 && calls == 0 && !is_unopened {
+    let breakdown = connection.breakdown(way);
+    let is_waiting = finding::accept_wait(connection, way) >= finding::STALL_NS;
+    if bytes == 0 && calls == 0 && !is_unopened && !is_waiting {
         return None;
     }
-    let breakdown = connection.breakdown(way);
     let whole = breakdown.total_ns();
     let is_bluetooth = connection.is_bluetooth();
-    let (transport, own, peer) = match connection.flow.key {
-        FlowKey::Tcp(own, peer) => ("tcp", own.to_string(), peer.to_string()),
-        FlowKey::Local(key) => local(&key, connection.end.as_ref()),
-        _ => return None,
-    };
-    let (from, to) = if is_outgoing { (own, peer) } else { (peer, own) };
+    let Ends { transport, from, to } = Ends::of(connection, way)?;
     let mut rows: Vec<Held> = Holder::ALL
         .into_iter()
         .filter_map(|holder| {
@@ -224,6 +246,13 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
             tally.not_followed
         ));
     }
+    if tally.is_path {
+        remarks.push(
+            "It is one path of a connection of MPTCP. Its program makes its calls on that one, which is not seen: what \
+             it writes and when it reads is missing here, and whose turn it was is told by what came and went."
+                .to_owned(),
+        );
+    }
     Some(TracedDirection {
         from,
         to,
@@ -249,54 +278,9 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
         span_ns: whole,
         breakdown: rows,
         readiness: connection.readiness.told().filter(|_| !is_outgoing),
+        messages: connection.messages.told().filter(|_| is_outgoing),
         verdicts: finding::verdicts(connection, way),
         remarks,
         picture: None,
     })
-}
-
-/// What it is, its own end and the other one, in words.
-fn local(key: &LocalKey, end: Option<&ChannelEnd>) -> (&'static str, String, String) {
-    let LocalKey { kind, inode, ends } = key;
-    let (own, peer) = match (kind, ends) {
-        (LocalKind::Unix, _) => (format!("Unix socket {inode}"), "its peer".to_owned()),
-        (LocalKind::Pipe, _) => (format!("pipe {inode}"), "its other end".to_owned()),
-        (LocalKind::Udp, Some((own, peer))) if peer.port > 0 => (format!("UDP {own}"), format!("UDP {peer}")),
-        (LocalKind::Udp, Some((own, _))) => (format!("UDP {own}"), "any peer".to_owned()),
-        (LocalKind::L2cap | LocalKind::Rfcomm | LocalKind::Sco, _) => {
-            return (kind.name(), own_end(key, end), peer_end(end));
-        }
-        (LocalKind::Udp, None) => (format!("UDP socket {inode}"), "any peer".to_owned()),
-    };
-    (kind.name(), own, peer)
-}
-
-/// The near end of a channel of Bluetooth.
-fn own_end(key: &LocalKey, end: Option<&ChannelEnd>) -> String {
-    let Some(end) = end else { return format!("{} socket {}", bluetooth(key.kind), key.inode) };
-    end.adapter.map_or_else(|| device(end.own), |adapter| format!("hci{adapter}"))
-}
-
-/// The far end, with what tells the channel from others of the link.
-fn peer_end(end: Option<&ChannelEnd>) -> String {
-    let Some(end) = end else { return "its peer".to_owned() };
-    let channel = match (end.number, end.cids) {
-        (0, [_, cid]) => format!("CID {cid:#06x}"),
-        (number, [0, 0]) => format!("RFCOMM channel {number}"),
-        (psm, _) => format!("PSM {psm:#06x}"),
-    };
-    format!("{} {channel} (handle {})", device(end.peer), end.handle)
-}
-
-const fn bluetooth(kind: LocalKind) -> &'static str {
-    match kind {
-        LocalKind::Rfcomm => "RFCOMM",
-        LocalKind::Sco => "SCO",
-        _ => "L2CAP",
-    }
-}
-
-/// `06:00:AA:01:00:00`
-fn device([a, b, c, d, e, g]: [u8; 6]) -> String {
-    format!("{g:02X}:{e:02X}:{d:02X}:{c:02X}:{b:02X}:{a:02X}")
 }

@@ -1,12 +1,15 @@
+mod accepting;
 mod bounds;
 mod local;
+mod losses;
 mod radio;
 mod table;
+mod threads;
 
 use proptest::prelude::*;
 use taut_event::{
-    AckSentBy, Address, Call, Coverage, Direction as Way, Event, Flow, FlowId, FlowKey, Kind, Release, SocketState,
-    Stamp, Task, Timer, VantageId, What,
+    AckSentBy, Address, Call, Coverage, Direction as Way, Event, Flow, FlowId, FlowKey, Kind, Recovery, Release,
+    SocketState, Stamp, Task, Timer, VantageId, What,
 };
 use taut_time::{ByteRange, Layer};
 
@@ -33,8 +36,12 @@ impl Story {
     }
 
     fn tell(&mut self, at_ms: u64, direction: Way, what: What, bytes: (u64, u64)) -> &mut Self {
+        self.tell_ns(at_ms * MS, direction, what, bytes)
+    }
+
+    fn tell_ns(&mut self, at_ns: u64, direction: Way, what: What, bytes: (u64, u64)) -> &mut Self {
         self.0.event(&Event {
-            at: Instant::from_nanos(at_ms * MS),
+            at: Instant::from_nanos(at_ns),
             seen_by: VantageId(0),
             flow: FLOW,
             direction,
@@ -116,6 +123,30 @@ fn held_ms(direction: &TracedDirection) -> Vec<(&str, f64)> {
 fn found(direction: &TracedDirection) -> Vec<&str> {
     let found = direction.verdicts.iter().filter(|on| matches!(on.verdict, Verdict::Found(_)));
     found.map(|on| on.cause.as_str()).collect()
+}
+
+/// All is sent, and the end; the peer acknowledges both by its timer, and closes its side long after.
+#[test]
+fn what_is_left_after_the_end_counts_only_if_it_was_waited_for() {
+    let ended = |in_flight_bytes| SocketState { is_ended: true, in_flight_bytes, ..quiet() };
+    let story = |answers: bool, is_lost: bool| {
+        let mut story = Story::new();
+        story.stamp(0, Stamp::WriteBegin, (0, 0)).state(0, quiet());
+        story.stamp(1, Stamp::Scheduled, (0, 48)).state(1, on_the_way(0)).stamp(1, Stamp::WriteEnd, (0, 48));
+        story.state(2, ended(48)).state(42, if is_lost { SocketState { timeouts: 1, ..ended(48) } } else { ended(0) });
+        if answers {
+            story.stamp(100, Stamp::Received, (0, 10)).state(100, ended(0));
+        }
+        story.state(300, ended(0));
+        story.0.close(FLOW, Closed::Ended);
+        story.end(300)
+    };
+    assert_eq!(held_ms(&story(false, false)), [("sending_program", 1.0), ("delivery", 1.0)]);
+    // It had closed its own side only.
+    assert_eq!(held_ms(&story(true, false)), [("peer_turn", 58.0), ("delivery", 41.0), ("sending_program", 1.0)]);
+    // It was lost from the begin.
+    let lost = story(false, true);
+    assert_eq!(held_ms(&lost), [("retransmission_timeout", 299.0), ("sending_program", 1.0)]);
 }
 
 /// Two writes and a read, `times` over, beginning every 50 ms; the second write waits for the ACK when Nagle's
@@ -291,8 +322,15 @@ fn what_arrives_and_is_not_read_is_this_programs() {
 fn any_state() -> impl Strategy<Value = SocketState> {
     let numbers = (0_u32..3000, 0_u32..3000, 0_u32..100, 0_u32..20, 0_u32..20);
     let others = (prop::option::of(0_u32..5000), 0_u32..9_000_000, any::<[bool; 3]>());
-    (numbers, others).prop_map(|((unsent, flight, unread, segments, window), (edge, pacing, [full, nodelay, cork]))| {
+    let recovery = prop::sample::select(vec![Recovery::None, Recovery::Repeating, Recovery::AfterTimeout]);
+    let losses = (recovery, 0_u8..3, prop_oneof![Just(0_u32), 0_u32..3000]);
+    (numbers, others, losses).prop_map(|(numbers, others, (recovery, timeouts, device_bytes))| {
+        let (unsent, flight, unread, segments, window) = numbers;
+        let (edge, pacing, [full, nodelay, cork]) = others;
         SocketState {
+            recovery,
+            timeouts,
+            device_bytes,
             unsent_bytes: unsent,
             in_flight_bytes: flight,
             unread_bytes: unread,
@@ -310,16 +348,32 @@ fn any_state() -> impl Strategy<Value = SocketState> {
 }
 
 fn any_what() -> impl Strategy<Value = What> {
+    let stamps = [
+        Stamp::WriteBegin,
+        Stamp::WriteEnd,
+        Stamp::Scheduled,
+        Stamp::Acknowledged,
+        Stamp::Repeated,
+        Stamp::Received,
+        Stamp::Read,
+    ];
+    let others = [
+        What::Call(Call::Begin { number: 0 }),
+        What::Call(Call::End { number: 0, result: -11 }),
+        What::Awaits,
+        What::Accepted,
+        What::Gap,
+    ];
+    let tasks = (0_u8..3, 0..30 * MS).prop_map(|(kind, waited_ns)| match kind {
+        0 => Task::Ran { waited_ns },
+        1 => Task::Polled { waited_ns },
+        _ => Task::TimedOut { waited_ns },
+    });
     prop_oneof![
-        Just(What::Reached(Stamp::WriteBegin)),
-        Just(What::Reached(Stamp::WriteEnd)),
-        Just(What::Reached(Stamp::Scheduled)),
-        Just(What::Reached(Stamp::Received)),
-        Just(What::Call(Call::Begin { number: 0 })),
-        Just(What::Call(Call::End { number: 0, result: -11 })),
-        Just(What::Gap),
-        any_state().prop_map(What::State),
-        any_state().prop_map(What::State),
+        4 => prop::sample::select(stamps.to_vec()).prop_map(What::Reached),
+        2 => prop::sample::select(others.to_vec()),
+        1 => tasks.prop_map(What::Task),
+        3 => any_state().prop_map(What::State),
     ]
 }
 

@@ -50,6 +50,12 @@ impl<'a> Facts<'a> {
         self.half.breakdown.longest_seen(holders)
     }
 
+    /// Whether it was captured far from either end, as titles have it.
+    pub(super) fn is_between(&self) -> bool {
+        let position = self.connection.position(self.way.index());
+        self.connection.knows_loops() && position > 0.25 && position < 0.75 && self.round_trip() >= 500_000
+    }
+
     /// The least round trip, of path and host.
     pub(super) fn round_trip(&self) -> u64 {
         self.tally().least_round_trip.unwrap_or(u64::MAX).min(self.connection.round_trip())

@@ -46,26 +46,59 @@ impl Detector for Loss {
         let found = seen(facts, self, Certainty::Seen);
         let ns = |holder| words::time(facts.half.breakdown.ns(holder));
         let times = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        let again = times(tally.repeated_segments, "segment");
+        let share = words::share(tally.repeated_bytes as f64 / (tally.bytes + tally.repeated_bytes).max(1) as f64);
+        let (arrived, is_all) = tally.arrived();
+        let was_lost = !is_all;
+        let summary = match was_lost {
+            true => format!("Packets were lost: {again} sent again, {share} of all bytes sent"),
+            false => format!("Nothing was lost, and yet {again} sent again: {share} of all bytes sent"),
+        };
+        let had_come = (arrived > 0).then(|| {
+            let which = if was_lost { format!("{arrived} of them") } else { "all of them".to_owned() };
+            text(format!(
+                "The receiver says of {which} that it had them before (D-SACK): they were sent again too soon."
+            ))
+        });
+        let passed = tally.passed_before();
+        let between = (was_lost && facts.is_between()).then(|| {
+            // What had come was lost nowhere.
+            let beyond = passed.saturating_sub(arrived);
+            text(format!(
+                "Seen from here, {} lost on the sender's side, since they had not passed before, and {beyond} on the \
+                 receiver's side.",
+                tally.repeated_segments - passed
+            ))
+        });
+        let remedy = match was_lost {
+            true => {
+                "On the path: find the drops (`ip -s link`, `tc -s qdisc`, `ethtool -S` on each host, counters of \
+                 switches). For single drops on long paths BBR keeps more of the rate than Cubic does."
+            }
+            false => {
+                "Find out why the acknowledgement came so late: a receiver that delays it, a queue that fills, or \
+                 packets that overtake each other. No drop is to be found."
+            }
+        };
         Verdict::Found(Found {
-            summary: format!(
-                "Packets were lost: {} sent again, {} of all bytes sent",
-                times(tally.repeated_segments, "segment"),
-                words::share(tally.repeated_bytes as f64 / (tally.bytes + tally.repeated_bytes).max(1) as f64)
-            ),
-            evidence: vec![
-                facts.longest_seen(self.holders()),
-                text(format!(
+            summary,
+            evidence: [
+                Some(facts.longest_seen(self.holders())),
+                had_come,
+                between,
+                Some(text(format!(
                     "Repair took {}; waiting for {} {}, for {} {}.",
                     ns(Holder::LossRecovery),
                     times(tally.timeouts, "retransmission timeout"),
                     ns(Holder::RetransmissionTimeout),
                     times(tally.tail_probes, "tail loss probe"),
                     ns(Holder::TailLossProbe)
-                )),
-            ],
-            remedy: "On the path: find the drops (`ip -s link`, `tc -s qdisc`, `ethtool -S` on each host, counters of \
-                     switches). For single drops on long paths BBR keeps more of the rate than Cubic does."
-                .to_owned(),
+                ))),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+            remedy: remedy.to_owned(),
             ..found
         })
     }

@@ -34,7 +34,10 @@ impl Detector for PeerTurn {
         // is longer than it seemed some seem to take no time.
         let longest = facts.half.breakdown.longest(self.holders()).map_or(0, |episode| episode.length());
         let waited = answers.median().filter(|&median| (1..=longest).contains(&median));
-        let took = waited.map(|median| format!("the peer took {} (median)", words::time(median)));
+        // A server's turn comes when it is asked, and that is no answer of the client's.
+        let asks = !facts.connection.has_handshake() || facts.connection.asks(facts.way);
+        let peer = if asks { "the peer" } else { "the client" };
+        let took = waited.map(|median| format!("{peer} took {} (median)", words::time(median)));
         let summary = match (facts.half.silence.as_deref(), took) {
             (Some(Silence::Unanswered(silence)), took) => format!(
                 "The peer acknowledged the last data and did not answer: {}, up to the end of the connection{}",
@@ -42,17 +45,21 @@ impl Detector for PeerTurn {
                 took.map_or_else(String::new, |took| format!("; before, {took}"))
             ),
             (_, took) => {
-                format!(
-                    "The sender waited for the peer's answers{}",
-                    took.map_or_else(String::new, |took| format!("; {took}"))
-                )
+                let what = if asks { "the peer's answers" } else { "what the client sends next" };
+                format!("The sender waited for {what}{}", took.map_or_else(String::new, |took| format!("; {took}")))
             }
         };
         let mut evidence = vec![facts.longest_seen(self.holders())];
         if answers.count() > 0 && (1..=longest).contains(&answers.max()) {
             evidence.push(text(format!(
-                "{} answers, {} at most, less the way there and back of {}.",
+                "{} {}, {} at most, less the way there and back of {}.",
                 answers.count(),
+                match (asks, answers.count()) {
+                    (true, 1) => "answer",
+                    (true, _) => "answers",
+                    (false, 1) => "time",
+                    (false, _) => "times",
+                },
                 words::time(answers.max()),
                 words::time(facts.connection.round_trip())
             )));
@@ -63,9 +70,14 @@ impl Detector for PeerTurn {
                 )));
             }
         }
-        let remedy =
-            "Look at the peer's program, or ask for several things at once instead of one after another.".to_owned();
-        Verdict::Found(Found { summary, evidence, remedy, ..seen(facts, self, Certainty::Seen) })
+        let remedy = match asks {
+            true => "Look at the peer's program, or ask for several things at once instead of one after another.",
+            false => {
+                "Nothing at this end. Look at what the client does until it sends again, or let it ask for several \
+                      things at once."
+            }
+        };
+        Verdict::Found(Found { summary, evidence, remedy: remedy.to_owned(), ..seen(facts, self, Certainty::Seen) })
     }
 }
 

@@ -43,6 +43,14 @@ fn a_clock_that_is_set_back_goes_on_from_there() {
 }
 
 #[test]
+fn a_packet_with_a_time_far_behind_does_not_set_the_clock() {
+    let straight = turns(|_, at| DAY + at);
+    let astray = turns(|turn, at| if turn == 7 && at % 44_000 == 10_000 { 0 } else { DAY + at });
+    assert_eq!((straight.clock_steps, astray.clock_steps), (0, 1));
+    assert!(straight.span_ns.abs_diff(astray.span_ns) < 100_000_000, "{}", astray.span_ns);
+}
+
+#[test]
 fn a_long_pause_is_no_step() {
     let paused = turns(|turn, at| if turn < 10 { at } else { DAY + at });
     assert_eq!(paused.clock_steps, 0);

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use taut_event::{
     Address, Coverage, Direction as Way, Event, Flow, FlowId, FlowKey, Holder, Kind, Segment, SegmentFlags, Sink,
-    VantageId, What,
+    TimestampOption, VantageId, What,
 };
 use taut_time::{ByteRange, Instant, Layer};
 
@@ -21,7 +21,7 @@ pub(super) struct Talk {
     pub(super) next: [u64; 2],
     pub(super) window: u32,
     frame: u64,
-    identification: u16,
+    identification: [u16; 2],
 }
 
 pub(super) fn address(last: u8, port: u16) -> Address {
@@ -34,7 +34,7 @@ impl Talk {
         let kinds: &[Kind] = if handshake { &[Kind::Segments, Kind::Handshake] } else { &[Kind::Segments] };
         let key = FlowKey::Tcp(address(1, 4000), address(2, 80));
         engine.flow(FlowId(0), &Flow { key, from_start: handshake, coverage: Coverage::of(kinds) });
-        Self { engine, next: [1; 2], window: 1 << 20, frame: 0, identification: 0 }
+        Self { engine, next: [1; 2], window: 1 << 20, frame: 0, identification: [0; 2] }
     }
 
     /// Opened at 0, over a path of this round trip.
@@ -61,8 +61,8 @@ impl Talk {
 
     pub(super) fn event(&mut self, at: u64, way: usize, segment: Segment, bytes: ByteRange) {
         self.frame += 1;
-        self.identification += 1;
-        let identification = segment.identification.or(Some(self.identification));
+        self.identification[way] += 1;
+        let identification = segment.identification.or(Some(self.identification[way]));
         self.engine.event(&Event {
             at: Instant::from_nanos(1_000_000_000 + at * 1000),
             seen_by: VantageId(0),
@@ -91,6 +91,29 @@ impl Talk {
         self.next[way] += len;
         let flags = if len.is_multiple_of(MSS) { 0 } else { SegmentFlags::PSH };
         self.event(at, way, self.segment(way, flags), ByteRange::new(start, start + len));
+    }
+
+    /// A segment with timestamps, or one of the opening.
+    pub(super) fn stamped(&mut self, at: u64, way: usize, flags: u8, len: u64, stamps: (u32, u32)) {
+        let (start, ack) = (self.next[way], self.next[1 - way]);
+        self.next[way] += len;
+        self.stamped_range(at, way, flags, ByteRange::new(start, start + len), ack, stamps);
+    }
+
+    pub(super) fn stamped_range(
+        &mut self,
+        at: u64,
+        way: usize,
+        flags: u8,
+        bytes: ByteRange,
+        ack: u64,
+        (value, echo): (u32, u32),
+    ) {
+        let segment = Segment { ack, timestamps: Some(TimestampOption { value, echo }), ..self.segment(way, flags) };
+        let is_syn = flags & SegmentFlags::SYN != 0;
+        let flags = if is_syn && way == FORWARD { SegmentFlags(flags) } else { segment.flags };
+        let mss = if is_syn { MSS as u16 } else { segment.mss };
+        self.event(at, way, Segment { flags, mss, ..segment }, bytes);
     }
 
     /// Sends bytes again.

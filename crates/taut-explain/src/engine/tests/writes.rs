@@ -67,26 +67,17 @@ fn nagle_held_the_first_of_several_writes_for_most_of_the_gap() {
 fn pairs(sent_later: u32) -> Direction {
     let mut talk = Talk::new(true);
     talk.window = 2 * MSS as u32;
-    let mut tell = |at: u64, way: usize, flags: u8, len: u64, value: u32, echo: u32| {
-        let start = talk.next[way];
-        talk.next[way] += len;
-        let segment = Segment { timestamps: Some(TimestampOption { value, echo }), ..talk.segment(way, flags) };
-        let is_opening = flags & SegmentFlags::SYN != 0;
-        let flags = SegmentFlags(if way == FORWARD { flags } else { flags | SegmentFlags::ACK });
-        let segment = if is_opening { Segment { mss: MSS as u16, flags, ..segment } } else { segment };
-        talk.event(at, way, segment, ByteRange::new(start, start + len));
-    };
-    tell(0, FORWARD, SegmentFlags::SYN, 0, 0, 0);
-    tell(10, BACKWARD, SegmentFlags::SYN, 0, 0, 0);
-    tell(20_010, FORWARD, 0, 0, 10, 0);
+    talk.stamped(0, FORWARD, SegmentFlags::SYN, 0, (0, 0));
+    talk.stamped(10, BACKWARD, SegmentFlags::SYN, 0, (0, 0));
+    talk.stamped(20_010, FORWARD, 0, 0, (10, 0));
     for pair in 0..50 {
         let released = 30_000 + pair * 24_030;
         let (value, echo) = ((released / 1_000) as u32 + 10, (released / 1_000) as u32);
         if pair > 0 {
-            tell(released, BACKWARD, 0, 0, echo, 0);
+            talk.stamped(released, BACKWARD, 0, 0, (echo, 0));
         }
-        tell(released + 20_000, FORWARD, 0, MSS, value, echo);
-        tell(released + 24_000, FORWARD, 0, MSS, value + sent_later, echo);
+        talk.stamped(released + 20_000, FORWARD, 0, MSS, (value, echo));
+        talk.stamped(released + 24_000, FORWARD, 0, MSS, (value + sent_later, echo));
     }
     talk.forward()
 }
@@ -103,19 +94,50 @@ fn what_left_later_by_the_senders_clock_was_paced() {
     assert!(paced(&direction) < 0.04, "{direction:#?}");
 }
 
+/// Seen at the receiver, which acknowledges at once: each 100 ms two segments, the second one 60 ms behind the first,
+/// sent so many milliseconds later by the sender's clock, of which a tick is so long.
+fn apart(sent_later: u64, tick_ms: u64) -> Direction {
+    let mut talk = Talk::new(true);
+    let clock = |at: u64| (at / 1_000 / tick_ms) as u32 + 7;
+    talk.stamped(0, FORWARD, SegmentFlags::SYN, 0, (7, 0));
+    talk.stamped(10, BACKWARD, SegmentFlags::SYN, 0, (7, 7));
+    talk.stamped(20_010, FORWARD, 0, 0, (clock(20_000), 7));
+    let mut known = 7;
+    for pair in 0..40 {
+        let at = 130_000 + pair * 100_000;
+        for (passed, sent) in [(at, at - 10_000), (at + 60_000, at - 10_000 + sent_later * 1_000)] {
+            // What was acknowledged 10 ms before it was sent had come to its sender.
+            let echo = if passed == at || sent_later > 20 { known } else { known.min(clock(at - 20_000)) };
+            talk.stamped(passed, FORWARD, 0, MSS, (clock(sent), echo));
+            talk.stamped(passed + 30, BACKWARD, 0, 0, (clock(passed), clock(sent)));
+            known = clock(passed);
+        }
+    }
+    talk.forward()
+}
+
+/// Who left later was not ready; what left together was taken apart by the path.
+#[test]
+fn what_left_together_by_the_senders_clock_was_not_held_by_its_program() {
+    let held_by_program = |direction: &Direction| share(direction, Holder::SendingProgram);
+    let late = apart(60, 1);
+    assert!(held_by_program(&late) > 0.9, "{late:#?}");
+    let together = apart(0, 1);
+    // 40 ms of each 100 are its own.
+    assert!((0.38..0.45).contains(&held_by_program(&together)), "{together:#?}");
+    assert!(share(&together, Holder::PathQueue) > 0.5, "{together:#?}");
+    // A clock with ticks as long as the gap tells nothing.
+    let coarse = apart(0, 50);
+    assert!(held_by_program(&coarse) > 0.9, "{coarse:#?}");
+}
+
 /// At the server, 120 ms from a client that writes again after each answer: 10 ms later, as an empty segment of the
 /// client shows that goes first, or at once, where Nagle's algorithm held the second piece of a request.
 fn requests_afar(are_held: bool) -> Direction {
     let mut talk = Talk::new(true);
+    let clock = |at: u64| (at / 1_000) as u32 + 7;
     let mut tell = |at: u64, way: usize, flags: u8, len: u64, echo: u64| {
-        let start = talk.next[way];
-        talk.next[way] += len;
-        let stamps = TimestampOption { value: (at / 1_000) as u32 + 7, echo: (echo / 1_000) as u32 + 7 };
-        let segment = Segment { timestamps: Some(stamps), ..talk.segment(way, flags) };
-        let is_opening = flags & SegmentFlags::SYN != 0;
-        let flags = SegmentFlags(if is_opening && way == FORWARD { flags } else { flags | SegmentFlags::ACK });
-        let segment = if is_opening { Segment { mss: MSS as u16, flags, ..segment } } else { segment };
-        talk.event(at, way, segment, ByteRange::new(start, start + len));
+        talk.stamped(at, way, flags, len, (clock(at), clock(echo)));
     };
     tell(0, FORWARD, SegmentFlags::SYN, 0, 0);
     tell(50, BACKWARD, SegmentFlags::SYN, 0, 0);

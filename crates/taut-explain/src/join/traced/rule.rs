@@ -36,7 +36,7 @@ const WINDOW_OF_SENDER: [Holder; 2] = [Holder::CongestionWindow, Holder::SlowSta
 /// Why the receiver takes no more is at the receiver.
 const WINDOW_OF_RECEIVER: [Holder; 2] = [Holder::ReceiveWindow, Holder::ReceivingProgram];
 /// What a traced receiver knows; while nothing waits there it knows nothing of the sender.
-const AT_RECEIVER: [Holder; 2] = [Holder::ReceivingProgram, Holder::Processor];
+const AT_RECEIVER: [Holder; 3] = [Holder::ReceivingProgram, Holder::Processor, Holder::AcceptQueue];
 
 /// Who held the data of a direction, by what the capture says, the kernel of its sender, and that of its receiver.
 pub(super) fn holder(captured: Option<Holder>, sender: Option<Holder>, receiver: Option<Holder>) -> (Holder, Told) {

@@ -1,0 +1,160 @@
+//! The time of a connection, part by part. The last part is told when the next one has come: what is sent again shows
+//! that what seemed to be on its way was lost.
+
+use taut_event::{Direction as Way, Holder};
+
+use crate::engine::{Breakdown, Episode};
+
+/// Who holds data until an acknowledgement comes. While that, or what it would answer, is lost, nobody else holds it.
+const UNTIL_ACKNOWLEDGED: [Holder; 7] = [
+    Holder::Delivery,
+    Holder::CongestionWindow,
+    Holder::SlowStart,
+    Holder::SendBuffer,
+    Holder::ReceiveWindow,
+    Holder::Nagle,
+    Holder::NotKnown,
+];
+/// In one call the kernel gives a segment to its device, which may let it leave at once, and tells that it was sent
+/// again. That takes less.
+const ONE_CALL_NS: u64 = 100_000;
+const FORWARD: usize = Way::Forward as usize;
+
+/// What is held, and for whom.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Load {
+    /// The first byte, and the one after the last, where known.
+    pub(super) bytes: Option<[u64; 2]>,
+    /// The thread that wrote it, or that is to read it.
+    pub(super) thread: Option<u32>,
+}
+
+impl Load {
+    /// With what was held right after it by the same holder.
+    fn with(self, next: Self) -> Self {
+        let bytes = match (self.bytes, next.bytes) {
+            (Some([from, to]), Some([_, next])) => Some([from, to.max(next)]),
+            (one, other) => one.or(other),
+        };
+        Self { bytes, thread: next.thread.or(self.thread) }
+    }
+}
+
+/// Some time of one direction, and whose it was.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) holder: Holder,
+    pub(super) episode: Episode,
+    pub(super) load: Load,
+}
+
+/// Each nanosecond of both directions to one holder.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    breakdowns: [Breakdown; 2],
+    /// What each of them is not told yet: the next part may continue it.
+    open: [Option<Part>; 2],
+    /// The part before the open one of what is sent, if that was the device's queue: it may have dropped what it had.
+    queued: Option<Part>,
+    /// Those in which data was held, and that are not taken yet.
+    held: Vec<(Way, Part)>,
+}
+
+/// Whether data waits meanwhile for more than its way, and it is known why.
+pub(super) const fn is_held(holder: Holder) -> bool {
+    !matches!(
+        holder,
+        Holder::SendingProgram | Holder::PeerTurn | Holder::Delivery | Holder::Handshake | Holder::NotKnown
+    )
+}
+
+impl Parts {
+    /// From now on it keeps so many stretches of each direction for a picture.
+    pub(super) fn keep_trails(&mut self, limit: usize) {
+        self.breakdowns.iter_mut().for_each(|breakdown| breakdown.keep_trail(limit));
+    }
+
+    pub(super) const fn breakdown(&self, way: Way) -> &Breakdown {
+        &self.breakdowns[way as usize]
+    }
+
+    /// One of those in which data was held, and that were told since they were last taken.
+    pub(super) fn take_held(&mut self) -> Option<(Way, Part)> {
+        self.held.pop()
+    }
+
+    pub(super) fn book(&mut self, way: Way, holder: Holder, (from, to): (u64, u64), load: Load) {
+        if from >= to {
+            return;
+        }
+        let open = &mut self.open[way as usize];
+        match open {
+            Some(part) if part.holder == holder && part.episode.to == from => {
+                part.episode.to = to;
+                part.load = part.load.with(load);
+            }
+            _ => {
+                let part = Part { holder, episode: Episode { from, to, places: (0, 0) }, load };
+                if let Some(done) = open.replace(part) {
+                    self.close(way, done);
+                }
+            }
+        }
+    }
+
+    /// What waited for an acknowledgement until now was lost: from `from` on it waited for a timer. If `is_dropped`,
+    /// the device's queue has it no more, and it had not left that.
+    pub(super) fn was_lost(&mut self, by: Holder, from: u64, at: u64, is_dropped: bool) {
+        let Some(part) = self.open[FORWARD].filter(|part| part.episode.to == at && from < at) else { return };
+        let holder = part.holder;
+        let is_lost = UNTIL_ACKNOWLEDGED.contains(&holder) || is_dropped && matches!(holder, Holder::DeviceQueue);
+        // What is sent again may have left the queue just now.
+        let is_just_now = is_dropped && part.episode.length() <= ONE_CALL_NS && (is_lost || holder == by);
+        let queued = self.queued.take_if(|queued| is_just_now && queued.episode.to == part.episode.from);
+        if !is_lost && queued.is_none() {
+            return;
+        }
+        self.open[FORWARD] = None;
+        for Part { holder, episode, load } in queued.into_iter().chain([part]) {
+            let lost_from = from.clamp(episode.from, episode.to);
+            self.book(Way::Forward, holder, (episode.from, lost_from), load);
+            self.book(Way::Forward, by, (lost_from, episode.to), load);
+        }
+    }
+
+    /// Nothing more comes.
+    pub(super) fn finish(&mut self) {
+        for way in Way::BOTH {
+            if let Some(done) = self.open[way as usize].take() {
+                self.close(way, done);
+            }
+        }
+        self.close_queued();
+        self.breakdowns.iter_mut().for_each(Breakdown::close);
+    }
+
+    /// A part is over.
+    fn close(&mut self, way: Way, done: Part) {
+        if way == Way::Forward {
+            self.close_queued();
+            if done.holder == Holder::DeviceQueue {
+                self.queued = Some(done);
+                return;
+            }
+        }
+        self.tell(way, done);
+    }
+
+    fn close_queued(&mut self) {
+        if let Some(queued) = self.queued.take() {
+            self.tell(Way::Forward, queued);
+        }
+    }
+
+    fn tell(&mut self, way: Way, part: Part) {
+        self.breakdowns[way as usize].book(part.holder, part.episode);
+        if is_held(part.holder) {
+            self.held.push((way, part));
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Whose time it was: by thread, and the longest single waits.
+
+use taut_event::{LocalKey, LocalKind, TaskId};
+
+use super::*;
+use crate::trace::parts::is_held;
+
+/// The holders that are laid to threads.
+const PROGRAMS: [Holder; 3] = [Holder::ReceivingProgram, Holder::Processor, Holder::SendingProgram];
+
+/// Events of several flows, of threads.
+struct Threaded(Trace);
+
+impl Threaded {
+    /// Both ends of a connection of TCP (0 and 1), and as many Unix sockets as wanted from 2 on.
+    fn new(kept: usize, sockets: u32) -> Self {
+        let mut trace = Trace::new(kept).with_spans(100_000);
+        let Flow { key: FlowKey::Tcp(own, peer), .. } = flow() else { panic!() };
+        trace.flow(FlowId(0), &flow());
+        trace.flow(FlowId(1), &Flow { key: FlowKey::Tcp(peer, own), ..flow() });
+        for id in 0..sockets {
+            let key = LocalKey { kind: LocalKind::Unix, inode: id.into(), ends: None };
+            trace.flow(FlowId(2 + id), &Flow { key: FlowKey::Local(key), ..flow() });
+        }
+        Self(trace)
+    }
+
+    fn tell(&mut self, at_ms: u64, (id, who): (u32, Option<u32>), direction: Way, what: What, bytes: (u64, u64)) {
+        self.0.event(&Event {
+            at: Instant::from_nanos(at_ms * MS),
+            seen_by: VantageId(0),
+            flow: FlowId(id),
+            direction,
+            layer: Layer::Socket,
+            what,
+            bytes: ByteRange::new(bytes.0, bytes.1),
+            who: who.map(TaskId),
+            place: 0,
+        });
+    }
+
+    fn state(&mut self, at_ms: u64, id: u32, unread_bytes: u32) {
+        self.tell(at_ms, (id, None), Way::Forward, What::State(SocketState { unread_bytes, ..quiet() }), (0, 0));
+    }
+
+    /// Eight bytes come.
+    fn comes(&mut self, at_ms: u64, id: u32, from: u64) {
+        self.tell(at_ms, (id, None), Way::Backward, What::Reached(Stamp::Received), (from, from + 8));
+        self.state(at_ms, id, 8);
+    }
+
+    /// A thread reads them.
+    fn reads(&mut self, at_ms: u64, id: u32, thread: u32, from: u64) {
+        self.tell(at_ms, (id, Some(thread)), Way::Backward, What::Reached(Stamp::Read), (from, from + 8));
+        self.state(at_ms, id, 0);
+    }
+
+    fn end(self, at_ms: u64) -> Traced {
+        self.0.finish(Instant::from_nanos(at_ms * MS))
+    }
+}
+
+fn rows_ms(threads: &TracedThreads) -> Vec<(u32, [u64; 3])> {
+    let ms = |held: &HeldByPrograms| {
+        [held.receiving_program_ns, held.processor_ns, held.sending_program_ns].map(|ns| ns / MS)
+    };
+    threads.worst.iter().map(|row| (row.thread, ms(&row.held))).collect()
+}
+
+#[test]
+fn the_thread_that_reads_late_is_named_and_its_twin_is_not() {
+    let mut story = Threaded::new(5, 2);
+    // Both get eight bytes each 100 ms. Thread 11 reads at once, 12 after 60 ms; for 20 of these it was ready to run.
+    for round in 0..10 {
+        let (at, from) = (round * 100, round * 8);
+        (2..4).for_each(|id| story.comes(at, id, from));
+        story.reads(at, 2, 11, from);
+        let ran = What::Task(Task::Ran { waited_ns: 20 * MS });
+        story.tell(at + 50, (3, Some(12)), Way::Backward, ran, (0, 0));
+        story.reads(at + 60, 3, 12, from);
+    }
+    let traced = story.end(1000);
+    assert_eq!(rows_ms(&traced.threads), [(12, [400, 200, 0])]);
+    assert_eq!((traced.threads.others, traced.threads.no_thread.held_ns), (0, 0));
+    // The waits are those of its socket, the first of them first.
+    let waits: Vec<_> = traced.waits.iter().map(|wait| (wait.begin_ns / MS, wait.held_ns / MS)).collect();
+    assert_eq!(waits, [(0, 30), (100, 30), (200, 30), (300, 30), (400, 30)]);
+    for (wait, from) in traced.waits.iter().zip((0..).step_by(8)) {
+        assert_eq!((wait.holder.as_str(), wait.side.as_str()), ("receiving_program", "receiver"));
+        assert_eq!((wait.thread, wait.to.as_str(), wait.is_outgoing), (Some(12), "Unix socket 1", false));
+        assert_eq!(wait.bytes, Some([from, from + 8]));
+    }
+}
+
+/// One that never reads is the one that did before; of several nobody knows which.
+#[test]
+fn what_is_not_read_any_more_is_laid_to_the_only_reader() {
+    let told = |second: u32| {
+        let mut story = Threaded::new(5, 0);
+        for (round, thread) in [11, second].into_iter().enumerate() {
+            let at = round as u64 * 10;
+            story.comes(at, 0, at);
+            story.reads(at, 0, thread, at);
+        }
+        story.comes(100, 0, 16);
+        story.end(400)
+    };
+    let (sole, shared) = (told(11), told(12));
+    assert_eq!((rows_ms(&sole.threads), sole.threads.no_thread.held_ns), (vec![(11, [300, 0, 0])], 0));
+    assert_eq!((rows_ms(&shared.threads), shared.threads.no_thread.receiving_program_ns), (vec![], 300 * MS));
+    assert_eq!((sole.waits[0].thread, shared.waits[0].thread), (Some(11), None));
+}
+
+#[test]
+fn the_thread_that_writes_late_is_named_after_those_for_which_data_waited() {
+    let mut story = Threaded::new(5, 0);
+    let write = |story: &mut Threaded, at: u64, thread: u32, from: u64| {
+        let who = (0, Some(thread));
+        story.tell(at, who, Way::Forward, What::Reached(Stamp::WriteBegin), (from, from));
+        story.state(at, 0, 0);
+        story.tell(at, who, Way::Forward, What::Reached(Stamp::Scheduled), (from, from + 48));
+        story.tell(at, who, Way::Forward, What::State(on_the_way(0)), (0, 0));
+        story.tell(at, who, Way::Forward, What::Reached(Stamp::WriteEnd), (from, from + 48));
+        story.tell(at + 2, (0, None), Way::Forward, What::Reached(Stamp::Acknowledged), (from, from + 48));
+        story.state(at + 2, 0, 0);
+    };
+    write(&mut story, 0, 21, 1000);
+    write(&mut story, 500, 22, 1048);
+    story.comes(510, 0, 0);
+    story.reads(513, 0, 23, 0);
+    write(&mut story, 520, 21, 1096);
+    let traced = story.end(522);
+    // The peer's turn ends when its bytes come.
+    assert_eq!(rows_ms(&traced.threads), [(23, [3, 0, 0]), (22, [0, 0, 498]), (21, [0, 0, 10])]);
+    // While a program has not written nothing waits.
+    assert_eq!(traced.waits.len(), 1, "{:?}", traced.waits);
+}
+
+#[test]
+fn a_held_write_is_told_with_its_place_among_the_bytes_and_its_thread() {
+    let mut story = Threaded::new(5, 0);
+    let mut tell = |at, what, bytes| story.tell(at, (0, Some(7)), Way::Forward, what, bytes);
+    tell(0, What::Reached(Stamp::WriteBegin), (1000, 1000));
+    tell(0, What::Reached(Stamp::Scheduled), (1000, 1016));
+    tell(0, What::State(on_the_way(0)), (0, 0));
+    tell(0, What::Reached(Stamp::WriteEnd), (1000, 1016));
+    tell(1, What::Reached(Stamp::WriteBegin), (1016, 1016));
+    tell(1, What::State(on_the_way(48)), (0, 0));
+    tell(1, What::Reached(Stamp::WriteEnd), (1016, 1064));
+    tell(42, What::Reached(Stamp::Acknowledged), (1000, 1016));
+    tell(42, What::Reached(Stamp::Scheduled), (1016, 1064));
+    tell(42, What::State(quiet()), (0, 0));
+    let traced = story.end(50);
+    let [wait] = traced.waits.as_slice() else { panic!("{:#?}", traced.waits) };
+    assert_eq!((wait.holder.as_str(), wait.begin_ns, wait.held_ns), ("nagle", MS, 41 * MS));
+    assert_eq!((wait.bytes, wait.thread, wait.is_outgoing), (Some([16, 64]), Some(7), true));
+    assert_eq!((wait.from.as_str(), wait.to.as_str()), ("127.0.0.1:4000", "127.0.0.1:80"));
+    // Its messages: the first one left at once and was acknowledged after 42 ms, the second one left after 41.
+    let messages = traced.worst.iter().find_map(|direction| direction.messages).unwrap();
+    let times = |times: MessageTimes| (times.messages, times.median_ns / MS, times.longest_ns / MS);
+    assert_eq!((messages.followed, times(messages.left)), (2, (2, 41, 41)));
+    assert_eq!((times(messages.acknowledged), times(messages.read)), ((1, 42, 42), (0, 0, 0)));
+}
+
+/// The other end counts by the same numbers of TCP, which may have run over at one of them.
+#[test]
+fn a_message_is_followed_until_the_other_end_has_read_it() {
+    for ran_over in [0, 1 << 32] {
+        let mut story = Threaded::new(5, 0);
+        for round in 0..10_u64 {
+            let (at, from) = (round * 100, (1 << 32) + round * 48);
+            let bytes = (from, from + 48);
+            story.tell(at, (0, Some(1)), Way::Forward, What::Reached(Stamp::WriteBegin), (from, from));
+            story.tell(at + 1, (0, Some(1)), Way::Forward, What::Reached(Stamp::Scheduled), bytes);
+            story.tell(at + 2, (0, None), Way::Forward, What::Reached(Stamp::Acknowledged), bytes);
+            story.tell(at + 3, (0, Some(1)), Way::Forward, What::Reached(Stamp::WriteEnd), bytes);
+            let bytes = (bytes.0 + ran_over, bytes.1 + ran_over);
+            // The ninth of ten takes longer.
+            let read = at + if round == 8 { 90 } else { 10 };
+            story.tell(read, (1, Some(2)), Way::Backward, What::Reached(Stamp::Read), bytes);
+        }
+        let traced = story.end(1000);
+        let messages = traced.worst.iter().find_map(|direction| direction.messages).unwrap();
+        let times =
+            |times: MessageTimes| [times.messages, times.median_ns / MS, times.p90_ns / MS, times.longest_ns / MS];
+        assert_eq!((messages.followed, times(messages.left)), (10, [10, 1, 1, 1]));
+        assert_eq!((times(messages.acknowledged), times(messages.read)), ([10, 2, 2, 2], [10, 10, 10, 90]));
+        let line = messages.line();
+        assert!(line.starts_with("Messages: of 10 writes, the last byte of each had left the socket after "), "{line}");
+        assert!(line.ends_with("was read after 10.0 ms (median), 10.0 ms (p90), 90.0 ms (longest)."), "{line}");
+    }
+}
+
+proptest! {
+    /// Whatever is reported, by whatever threads: the rows are what the breakdowns lay to programs, to the nanosecond,
+    /// and no wait is longer than those that are told.
+    #[test]
+    fn the_rows_are_what_is_laid_to_programs(
+        events in prop::collection::vec(
+            ((0_u64..20, 0_u32..4, prop::option::of(0_u32..3)), any::<bool>(), any_what(), 0_u64..100),
+            1..120,
+        ),
+        kept in 1_usize..10,
+    ) {
+        let mut story = Threaded::new(kept, 2);
+        let mut whole = Threaded::new(8, 2);
+        // Data goes in each direction.
+        for told in [&mut story, &mut whole] {
+            for id in 0..4 {
+                for stamp in [Stamp::Scheduled, Stamp::WriteEnd] {
+                    told.tell(0, (id, None), Way::Forward, What::Reached(stamp), (0, 1));
+                }
+                for stamp in [Stamp::Received, Stamp::Read] {
+                    told.tell(0, (id, None), Way::Backward, What::Reached(stamp), (0, 1));
+                }
+            }
+        }
+        let mut at = 0;
+        for ((pause, id, who), is_forward, what, byte) in events {
+            at += pause;
+            let way = if is_forward { Way::Forward } else { Way::Backward };
+            for told in [&mut story, &mut whole] {
+                told.tell(at, (id, who), way, what, (byte, byte + 10));
+            }
+        }
+        let (traced, whole) = (story.end(at + 5), whole.end(at + 5));
+        let threads = &traced.threads;
+        let rows = || threads.worst.iter().map(|row| &row.held).chain([&threads.of_others, &threads.no_thread]);
+        for holder in PROGRAMS {
+            let of = |held: &HeldByPrograms| match holder {
+                Holder::ReceivingProgram => held.receiving_program_ns,
+                Holder::Processor => held.processor_ns,
+                _ => held.sending_program_ns,
+            };
+            let total = traced.totals.iter().find(|held| held.holder == holder.name()).map_or(0, |held| held.held_ns);
+            prop_assert_eq!(rows().map(of).sum::<u64>(), total, "{}", holder);
+            let breakdowns = whole.worst.iter().flat_map(|direction| &direction.breakdown);
+            let laid = breakdowns.filter(|held| held.holder == holder.name());
+            prop_assert_eq!(laid.map(|held| held.held_ns).sum::<u64>(), total, "{}", holder);
+        }
+        prop_assert!(rows().all(|held| held.held_ns == held.data_waited_ns() + held.sending_program_ns));
+        prop_assert!(threads.worst.len() <= kept && traced.waits.len() <= kept);
+        // All stretches are drawn there.
+        prop_assert_eq!((traced.directions, whole.worst.len()), (8, 8));
+        let spans = whole.worst.iter().flat_map(|direction| &direction.picture.as_ref().unwrap().spans);
+        let mut held: Vec<u64> = spans.filter(|span| is_held(span.holder)).map(|span| span.held_ns).collect();
+        held.sort_unstable_by_key(|ns| std::cmp::Reverse(*ns));
+        let told: Vec<u64> = traced.waits.iter().map(|wait| wait.held_ns).collect();
+        prop_assert_eq!(&told[..], &held[..kept.min(held.len())]);
+    }
+}
