@@ -57,6 +57,7 @@ const STRUCT: u32 = 4;
 const UNION: u32 = 5;
 const ENUM: u32 = 6;
 const TYPEDEF: u32 = 8;
+const FUNCTION: u32 = 12;
 const FUNCTION_PROTOTYPE: u32 = 13;
 const VARIABLE: u32 = 14;
 const DATA_SECTION: u32 = 15;
@@ -142,6 +143,21 @@ impl Btf {
     /// How many bytes a structure has.
     pub fn size(&self, structure: &str) -> Option<u32> {
         self.word(self.start(*self.named.get(structure.as_bytes())?)? + 8)
+    }
+
+    /// The number of a structure's type.
+    pub fn structure_id(&self, name: &str) -> Option<u32> {
+        self.named.get(name.as_bytes()).copied()
+    }
+
+    /// The number of a function of the kernel.
+    pub fn function_id(&self, name: &str) -> Option<u32> {
+        let is_it = |&number: &u32| {
+            let start = self.start(number)?;
+            let is_function = self.word(start + 4)? >> 24 & 31 == FUNCTION;
+            Some(is_function && self.name(self.word(start)?)? == name.as_bytes())
+        };
+        (1..self.types.len() as u32).find(|number| is_it(number) == Some(true))
     }
 
     /// The number of the type that stands for a tracepoint; `None` when this kernel has no such tracepoint.

@@ -10,6 +10,7 @@ pub const L4_CSUM_REPLACE: i32 = 11;
 pub const TAIL_CALL: i32 = 12;
 pub const CLONE_REDIRECT: i32 = 13;
 pub const GET_CURRENT_PID_TGID: i32 = 14;
+pub const GET_CURRENT_COMM: i32 = 16;
 pub const REDIRECT: i32 = 23;
 pub const CSUM_DIFF: i32 = 28;
 pub const GET_CURRENT_TASK: i32 = 35;

@@ -125,6 +125,8 @@ const EXIT: u8 = 0x95;
 /// Source of `LD_IMM64`: a file descriptor of a map (`BPF_PSEUDO_MAP_FD`), or the address of its value.
 const MAP_FD: u8 = 1;
 const MAP_VALUE: u8 = 2;
+/// Source of `CALL`: a function by its type (`BPF_PSEUDO_KFUNC_CALL`).
+const KERNEL_FUNCTION: u8 = 2;
 
 impl Assembler {
     fn push(&mut self, opcode: u8, dst: R, src: u8, offset: i16, immediate: i32) {
@@ -203,6 +205,12 @@ impl Assembler {
     /// result.
     pub fn call(&mut self, helper: i32) {
         self.push(CALL, R::R0, 0, 0, helper);
+    }
+
+    /// Calls a function of the kernel (kfunc) by its number in the kernel's types; as with a helper, R1 to R5 are its
+    /// arguments and lost.
+    pub fn call_function(&mut self, number: u32) {
+        self.push(CALL, R::R0, KERNEL_FUNCTION, 0, number.cast_signed());
     }
 
     /// Ends the program with the result in R0.

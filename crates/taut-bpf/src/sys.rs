@@ -17,6 +17,7 @@ const PROG_TEST_RUN: i32 = 10;
 const OBJ_GET_INFO_BY_FD: i32 = 15;
 const RAW_TRACEPOINT_OPEN: i32 = 17;
 const BTF_LOAD: i32 = 18;
+const MAP_LOOKUP_BATCH: i32 = 24;
 const LINK_CREATE: i32 = 28;
 /// `BPF_F_MMAPABLE`.
 const MAPPABLE: u32 = 1 << 10;
@@ -95,6 +96,19 @@ struct MapElement {
     padding: u32,
     key: u64,
     value: u64,
+    flags: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct MapBatch {
+    in_batch: u64,
+    out_batch: u64,
+    keys: u64,
+    values: u64,
+    count: u32,
+    fd: u32,
+    element_flags: u64,
     flags: u64,
 }
 
@@ -193,6 +207,8 @@ unsafe trait Attribute {}
 unsafe impl Attribute for MapCreate {}
 // SAFETY: `repr(C)`, of integers each of which ends where the next one may begin.
 unsafe impl Attribute for MapElement {}
+// SAFETY: `repr(C)`, of integers each of which ends where the next one may begin.
+unsafe impl Attribute for MapBatch {}
 // SAFETY: `repr(C)`, of integers each of which ends where the next one may begin.
 unsafe impl Attribute for ProgramLoad {}
 // SAFETY: `repr(C)`, of integers each of which ends where the next one may begin.
@@ -311,6 +327,52 @@ impl Map {
         let mut attribute = self.element(key, None)?;
         // SAFETY: the key is live and has the length of the map's.
         unsafe { bpf(MAP_DELETE_ELEM, &mut attribute) }.map(drop)
+    }
+
+    /// Hands over each key of a hash table with its value, a few hundred by one call. What programs change meanwhile
+    /// may come as it was, as it is, or twice.
+    ///
+    /// # Errors
+    /// The map is no hash table, or the kernel older than Linux 5.6.
+    pub fn each(&self, mut take: impl FnMut(&[u8], &[u8])) -> io::Result<()> {
+        /// More keys than one bucket of any table has.
+        const MOST: usize = 1 << 16;
+        let mut room = 256;
+        let (mut keys, mut values) = (Vec::new(), Vec::new());
+        // Where the next part begins, in the kernel's own numbers: as long as a key, and four bytes at least.
+        let mut next = vec![0_u8; self.key_bytes.max(4)];
+        let mut is_first = true;
+        loop {
+            keys.resize(room * self.key_bytes, 0_u8);
+            values.resize(room * self.value_bytes, 0_u8);
+            let mut attribute = MapBatch {
+                in_batch: if is_first { 0 } else { next.as_ptr() as u64 },
+                out_batch: next.as_mut_ptr() as u64,
+                keys: keys.as_mut_ptr() as u64,
+                values: values.as_mut_ptr() as u64,
+                count: room as u32,
+                fd: raw(self.fd.as_fd()),
+                ..MapBatch::default()
+            };
+            // SAFETY: there is room for so many keys and values of the map's lengths, and for one number of a bucket.
+            let result = unsafe { bpf(MAP_LOOKUP_BATCH, &mut attribute) };
+            let is_last = match result {
+                Ok(_) => false,
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => true,
+                // One bucket has more than that.
+                Err(error) if error.raw_os_error() == Some(libc::ENOSPC) && room < MOST => {
+                    room *= 2;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            is_first = false;
+            let found = keys.chunks_exact(self.key_bytes).zip(values.chunks_exact(self.value_bytes));
+            found.take(attribute.count as usize).for_each(|(key, value)| take(key, value));
+            if is_last {
+                return Ok(());
+            }
+        }
     }
 
     fn element(&self, key: &[u8], value: Option<u64>) -> io::Result<MapElement> {
@@ -502,5 +564,37 @@ mod tests {
         }
         map.delete(&[1; 8]).unwrap();
         assert_eq!(map.look_up(&[1; 8]).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_table_hands_over_each_key_once_with_its_value_and_an_array_hands_over_none() {
+        let shape =
+            |kind| MapShape { kind, key_bytes: 4, value_bytes: 8, entries: 5000, name: "taut_test", types: None };
+        let (table, array) = match (Map::create(&shape(MapKind::LruHash)), Map::create(&shape(MapKind::ProgramArray))) {
+            (Ok(table), array) => (table, array),
+            (Err(error), _) => {
+                return crate::skip::note(
+                    "sys::a_table_hands_over_each_key_once_with_its_value_and_an_array_hands_over_none",
+                    &error.to_string(),
+                );
+            }
+        };
+        let all = |map: &Map| {
+            let mut found = Vec::new();
+            map.each(|key, value| {
+                let (key, value) = (key.try_into().unwrap(), value.try_into().unwrap());
+                found.push((u32::from_ne_bytes(key), u64::from_ne_bytes(value)));
+            })
+            .map(|()| found)
+        };
+        assert_eq!(all(&table).unwrap(), []);
+        for key in 0..2000_u32 {
+            table.update(&key.to_ne_bytes(), &(3 * u64::from(key)).to_ne_bytes()).unwrap();
+        }
+        let mut found = all(&table).unwrap();
+        found.sort_unstable();
+        assert_eq!(found, (0..2000).map(|key| (key, 3 * u64::from(key))).collect::<Vec<_>>());
+        // Of a table of programs the values have four bytes.
+        assert!(array.is_err() || all(&array.unwrap()).is_err());
     }
 }

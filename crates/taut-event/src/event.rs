@@ -88,8 +88,14 @@ pub enum What {
     /// Which channel of Bluetooth the socket is an end of.
     IsEnd(ChannelEnd),
     /// What the connection is to be accepted by, on this host: asked after its first segment, or the first data of the
-    /// connection, was sent again.
+    /// connection, was sent again, and while it waits to be accepted.
     Listens(Listening),
+    /// The other end has opened the connection, which waits to be accepted from now on.
+    Awaits,
+    /// The program has accepted it.
+    Accepted,
+    /// The connection is one path of a connection of MPTCP, on whose own socket its program makes its calls.
+    IsPath,
     /// The source lost what happened to this flow since its last event.
     Gap,
 }
@@ -107,7 +113,10 @@ impl What {
             Self::Reached(Stamp::WriteBegin | Stamp::WriteEnd) => Kind::Writes,
             Self::Reached(Stamp::Read) => Kind::Reads,
             Self::Reached(_) => Kind::KernelStamps,
-            Self::Queue(_) | Self::State(_) | Self::IsEnd(_) | Self::Listens(_) | Self::Gap => Kind::Queues,
+            Self::Queue(_) | Self::State(_) | Self::IsEnd(_) | Self::Listens(_) | Self::IsPath | Self::Gap => {
+                Kind::Queues
+            }
+            Self::Awaits | Self::Accepted => Kind::Queues,
             Self::Released(_) => Kind::Releases,
             Self::Call(_) => Kind::Calls,
             Self::Task(_) => Kind::Tasks,
@@ -131,6 +140,10 @@ pub struct Segment {
     pub ack: u64,
     /// End of the highest range acknowledged beyond `ack` (RFC 2018); 0 when there is none.
     pub sacked_to: u64,
+    /// Its sender says that so many bytes came although they had arrived before (D-SACK, RFC 2883); else 0.
+    pub came_twice: u32,
+    /// The connection is one of several that carry one stream (MPTCP, RFC 8684).
+    pub is_subflow: bool,
     /// The timestamps option (RFC 7323).
     pub timestamps: Option<TimestampOption>,
     /// Distinguishes a repetition from a packet that a capture has twice: the identification of
@@ -303,7 +316,7 @@ pub enum Task {
 
 impl Event {
     /// An event of the older form, seen on a flow whose forward direction is that of the timeline.
-    /// `None` for what happens on a simulated radio, which is no stage of these.
+    /// `None` for what happens on a simulated radio or behind a broker, which is no stage of these.
     pub fn from_stamp(stamp: &taut_time::Event, flow: FlowId, local: VantageId, peer: VantageId) -> Option<Self> {
         use taut_time::What as Old;
         let what = match stamp.what {

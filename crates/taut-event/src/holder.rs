@@ -22,6 +22,8 @@ pub enum Holder {
     AfterIdle,
     /// The sender spaced its segments.
     Pacing,
+    /// What had left the socket waited in the queue of the sending host's device.
+    DeviceQueue,
     /// The path's queue: the congestion window was full while packets waited in a standing queue.
     PathQueue,
     /// The send buffer or the congestion window; a capture can't tell which.
@@ -34,6 +36,8 @@ pub enum Holder {
     ReceivingProgram,
     /// The receiving program was ready to run and had no processor.
     Processor,
+    /// The connection was open, and the receiving program had not accepted it.
+    AcceptQueue,
     /// The peer had given no L2CAP credits.
     Credits,
     /// The peer had given no credits of RFCOMM, or had said that it takes nothing.
@@ -80,7 +84,7 @@ pub enum Side {
 
 impl Holder {
     /// All, in the order of their indices.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 31] = [
         Self::Handshake,
         Self::SendingProgram,
         Self::PeerTurn,
@@ -90,12 +94,14 @@ impl Holder {
         Self::SlowStart,
         Self::AfterIdle,
         Self::Pacing,
+        Self::DeviceQueue,
         Self::PathQueue,
         Self::SendBufferOrCongestion,
         Self::SendBuffer,
         Self::ReceiveWindow,
         Self::ReceivingProgram,
         Self::Processor,
+        Self::AcceptQueue,
         Self::Credits,
         Self::RfcommCredits,
         Self::ConnectionInterval,
@@ -134,12 +140,14 @@ impl Holder {
             Self::SlowStart => "slow_start",
             Self::AfterIdle => "after_idle",
             Self::Pacing => "pacing",
+            Self::DeviceQueue => "device_queue",
             Self::PathQueue => "path_queue",
             Self::SendBufferOrCongestion => "send_buffer_or_congestion",
             Self::SendBuffer => "send_buffer",
             Self::ReceiveWindow => "receive_window",
             Self::ReceivingProgram => "receiving_program",
             Self::Processor => "processor",
+            Self::AcceptQueue => "accept_queue",
             Self::Credits => "credits",
             Self::RfcommCredits => "rfcomm_credits",
             Self::ConnectionInterval => "connection_interval",
@@ -167,6 +175,7 @@ impl Holder {
             | Self::SlowStart
             | Self::AfterIdle
             | Self::Pacing
+            | Self::DeviceQueue
             | Self::SendBuffer
             | Self::SendBufferOrCongestion
             | Self::HciQueue => Side::Sender,
@@ -174,6 +183,7 @@ impl Holder {
             | Self::ReceiveWindow
             | Self::ReceivingProgram
             | Self::Processor
+            | Self::AcceptQueue
             | Self::Credits
             | Self::RfcommCredits => Side::Receiver,
             Self::PathQueue
@@ -205,12 +215,14 @@ impl fmt::Display for Holder {
             Self::SlowStart => "slow start",
             Self::AfterIdle => "slow start after idle",
             Self::Pacing => "pacing",
+            Self::DeviceQueue => "queue of the device",
             Self::PathQueue => "queue of the path",
             Self::SendBufferOrCongestion => "send buffer or congestion window",
             Self::SendBuffer => "send buffer",
             Self::ReceiveWindow => "receive window",
             Self::ReceivingProgram => "receiving program",
             Self::Processor => "wait for a processor",
+            Self::AcceptQueue => "accept queue",
             Self::Credits => "L2CAP credits",
             Self::RfcommCredits => "RFCOMM credits",
             Self::ConnectionInterval => "connection interval",

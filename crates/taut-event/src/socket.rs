@@ -20,6 +20,8 @@ pub struct SocketState {
     pub mss_bytes: u32,
     /// Whether the connection is being opened.
     pub is_opening: bool,
+    /// Whether all is sent that ever will be, and the end (FIN), which counts as no byte.
+    pub is_ended: bool,
     /// Whether losses are being repaired.
     pub recovery: Recovery,
     /// Retransmission timeouts in a row.
@@ -31,6 +33,8 @@ pub struct SocketState {
     pub small_in_flight: Option<bool>,
     /// How long pacing keeps the next segment back from now on, in ns; 0 where that can't be seen.
     pub pacing_wait_ns: u32,
+    /// Bytes of those on their way that wait in the queue of this host's device; 0 where that can't be seen.
+    pub device_bytes: u32,
     /// Whether the send buffer takes no more, where that can be seen.
     pub send_buffer_full: bool,
     /// Whether `TCP_NODELAY` is set, where that can be seen.

@@ -33,11 +33,19 @@ pub struct Owners {
 impl Owners {
     /// Looks through `/proc`, or at one process. What may not be looked at is counted.
     pub fn read(only: Option<i32>) -> Self {
+        match only {
+            Some(pid) => Self::of_processes(vec![pid]),
+            None => Self::of_those(|_| true),
+        }
+    }
+
+    /// Looks at those processes of `/proc`.
+    pub(crate) fn of_those(is_one: impl Fn(i32) -> bool) -> Self {
+        Self::of_processes(names("/proc").filter_map(|name| name.parse().ok()).filter(|pid| is_one(*pid)).collect())
+    }
+
+    fn of_processes(mut processes: Vec<i32>) -> Self {
         let mut owners = Self::default();
-        let mut processes: Vec<i32> = match only {
-            Some(pid) => vec![pid],
-            None => names("/proc").filter_map(|name| name.parse().ok()).collect(),
-        };
         processes.sort_unstable();
         for pid in processes {
             owners.process(pid);
@@ -79,6 +87,11 @@ impl Owners {
         }
     }
 
+    /// Sockets with their owners.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &Owner)> {
+        self.by_inode.iter().map(|(&inode, entry)| (inode, &entry.owner))
+    }
+
     /// The owner of the socket with this inode.
     pub fn of(&self, inode: u32) -> Option<&Owner> {
         self.by_inode.get(&inode).map(|entry| &entry.owner)
@@ -89,7 +102,8 @@ fn names(directory: &str) -> impl Iterator<Item = String> {
     fs::read_dir(directory).into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok())
 }
 
-fn name_of(pid: i32) -> String {
+/// `/proc/PID/comm`, without control characters; empty where that may not be looked at, or there is no such process.
+pub(crate) fn name_of(pid: i32) -> String {
     let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     taut_event::printable(String::from_utf8_lossy(&name).trim_end())
 }

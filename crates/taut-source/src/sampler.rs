@@ -389,13 +389,26 @@ impl Sampler {
 
     /// Whether a program listens where this end is: at its address, or at any. The connection was accepted then.
     pub fn listens_at(&self, local: SocketAddr) -> bool {
-        let any = match local {
-            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-        };
+        self.listener_at(local).is_some()
+    }
+
+    /// The address at which a program listens that takes connections to this one.
+    fn listener_at(&self, local: SocketAddr) -> Option<SocketAddr> {
         // A socket of IPv6 at any address takes connections of IPv4, too.
-        let addresses = [local.ip(), any, IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
-        addresses.iter().any(|address| self.listening.contains(&SocketAddr::new(*address, local.port())))
+        let addresses = [local.ip(), any(local), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+        let addresses = addresses.map(|address| SocketAddr::new(address, local.port()));
+        addresses.into_iter().find(|address| self.listening.contains(address))
+    }
+
+    /// The program that has a connection with these ends, as far as it was met.
+    pub fn program_of(&self, local: SocketAddr, peer: SocketAddr) -> Option<&Owner> {
+        self.seen.get(self.ends.get(&(local, peer))?)?.owner.as_ref()
+    }
+
+    /// The program that listens where this end is.
+    pub fn program_at(&self, local: SocketAddr) -> Option<&Owner> {
+        let listener = self.listener_at(local)?;
+        self.program_of(listener, SocketAddr::new(any(listener), 0))
     }
 
     /// How often it looked.
@@ -439,6 +452,14 @@ impl Sampler {
             let _ = seen.read_options();
         }
         all
+    }
+}
+
+/// All addresses of this family.
+const fn any(of: SocketAddr) -> IpAddr {
+    match of {
+        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     }
 }
 

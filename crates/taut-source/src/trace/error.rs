@@ -1,6 +1,6 @@
 use taut_bpf::{BpfError, BtfError};
 
-/// Why nothing can be traced.
+/// Why nothing can be traced, or counted.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kernel does not take the programs.
@@ -10,7 +10,7 @@ pub enum Error {
     #[error(transparent)]
     Types(#[from] BtfError),
     /// A structure of the kernel is not as expected.
-    #[error("this kernel's types have no {0}, which a trace needs")]
+    #[error("this kernel's types have no {0}, which is needed")]
     Member(String),
     /// Processes have other numbers here than in the kernel, so none can be told by its number.
     #[error("this is a PID namespace, where processes have other numbers than the kernel's")]

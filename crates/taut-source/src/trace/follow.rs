@@ -3,20 +3,28 @@
 use std::collections::{HashMap, HashSet};
 
 use taut_event::{
-    AckSentBy, Closed, Coverage, Direction, Flow, FlowId, FlowKey, Kind, Sink, Task, TaskId, Timer, What as Happened,
+    AckSentBy, Closed, Coverage, Direction, Flow, FlowKey, Kind, Listening, Sink, SocketState, Stamp, Task, TaskId,
+    Timer, What as Happened,
 };
-use taut_time::Instant;
+use taut_time::{Duration, Instant};
 
+use super::calls::SENDS;
 use super::layout::{Known, Layout, Others as OtherLayouts};
 use super::other::Others;
 use super::readers::Readers;
 use super::record::{Copied, Record, What};
 use super::snapshot::{CLOSED, SYN_SENT};
-use super::tcp::{Socket, is_connect};
+use super::tcp::{Accept, CallBegun, Socket, is_connect};
+use super::threads::Threads;
 use super::told::{Ends, Events, FlowIds, address, ends};
 
 /// Connections whose ports are remembered until they are forgotten. Of more the kernel drops what is used least.
 const MOST_GONE: usize = 65_536;
+
+/// Calls that send on a socket which is not connected; of more the earliest is forgotten.
+const MOST_OPENING: usize = 1024;
+/// Names of processes of which a thread ended, until they are asked for.
+const MOST_NAMES: usize = 65_536;
 
 /// Turns records into events.
 #[derive(Debug)]
@@ -43,9 +51,15 @@ pub(super) struct Follower {
     /// Whether the record before was such a one.
     was_doubtful: bool,
     /// Process of each thread that made a call.
-    pub(super) threads: HashMap<u32, u32>,
+    pub(super) threads: Threads,
     /// Processes that were not there when it was last asked for these.
     pub(super) new_processes: Vec<u32>,
+    /// Processes of which a thread ended, with their names.
+    pub(super) ended: Vec<(u32, String)>,
+    /// When connections that wait to be accepted are looked at again.
+    next_look: Instant,
+    /// Calls that may open the connection which they send on (TCP Fast Open): of each socket the thread, and when.
+    opening: HashMap<u64, (u32, u64)>,
     /// Connections that are over, whose ports are to be forgotten.
     pub(super) gone: Vec<Ends>,
     pub(super) records: u64,
@@ -68,8 +82,11 @@ impl Follower {
             gaps: 0,
             is_doubtful: false,
             was_doubtful: false,
-            threads: HashMap::new(),
+            threads: Threads::default(),
             new_processes: Vec::new(),
+            ended: Vec::new(),
+            next_look: Instant::default(),
+            opening: HashMap::new(),
             gone: Vec::new(),
             records: 0,
         }
@@ -110,10 +127,11 @@ impl Follower {
     }
 
     /// The connections whose first segment, or first data, was sent again since the last time.
-    pub(super) fn unanswered(&mut self) -> Vec<(FlowId, Ends)> {
-        let asked = |socket: &mut Socket| std::mem::take(&mut socket.is_unanswered);
-        let sockets = self.sockets.values_mut().filter_map(|socket| asked(socket).then_some(socket));
-        sockets.filter_map(|socket| Some((socket.flow?, socket.ends))).collect()
+    pub(super) fn unanswered(&mut self) -> Vec<(u64, Ends)> {
+        let asked = |socket: &mut Socket| std::mem::take(&mut socket.is_unanswered) && socket.flow.is_some();
+        let sockets =
+            self.sockets.iter_mut().filter_map(|(&address, socket)| asked(socket).then_some((address, socket)));
+        sockets.map(|(address, socket)| (address, socket.ends)).collect()
     }
 
     /// Takes the bytes of one record.
@@ -129,6 +147,8 @@ impl Follower {
         match record.what {
             What::Ran => return self.ran(&record, sink),
             What::Polled => return self.polled(&record, sink),
+            What::Named => return self.named(&record),
+            What::Started => return self.started(&record, sink),
             _ => {}
         }
         let is_call = record.what.is_of_program();
@@ -146,7 +166,11 @@ impl Follower {
         let Some(ends) = ends(layout, record.copies) else { return };
         let known = self.sockets.get(&record.socket);
         let is_closed = record.what == What::Close || layout.get(record.copies, Known::State) == CLOSED;
+        if record.what == What::Return && !self.opening.is_empty() {
+            self.opening.remove(&record.socket);
+        }
         if is_closed && known.is_none() {
+            self.may_open(&record);
             return;
         }
         // One that is closed gives its port back, and there may be something in it to read.
@@ -159,11 +183,14 @@ impl Follower {
         }
         // Only a traced program's own are seen while they open.
         let is_opening = layout.get(record.copies, Known::State) == SYN_SENT;
-        let is_traced = is_call || is_opening || self.takes_all || self.wanted.contains(&ends);
+        let is_traced = is_call || is_opening || record.is_path() || self.takes_all || self.wanted.contains(&ends);
         self.meet(layout, &record, ends, is_traced, sink);
         let is_first = self.sockets.get(&record.socket).is_some_and(|socket| socket.seen_to.is_none());
         if is_call || is_connect(layout, &record, is_first) {
             self.meet_thread(&record);
+        }
+        if is_first && record.what == What::Queue && record.segment.is_syn {
+            self.opens_by_call(&record, sink);
         }
         if record.what == What::Receive {
             let sent_by = self.by_ends.get(&(ends.1, ends.0)).and_then(|peer| self.sockets.get(peer));
@@ -189,6 +216,93 @@ impl Follower {
         }
     }
 
+    /// A call sends on a socket that is not connected: it may open the connection.
+    fn may_open(&mut self, record: &Record<'_>) {
+        if record.what != What::Call || !SENDS.contains(&i64::from(record.number)) {
+            return;
+        }
+        if self.opening.len() >= MOST_OPENING && !self.opening.contains_key(&record.socket) {
+            let earliest = self.opening.iter().min_by_key(|(_, (_, ns))| *ns).map(|(&socket, _)| socket);
+            if let Some(earliest) = earliest {
+                self.opening.remove(&earliest);
+            }
+        }
+        self.opening.insert(record.socket, (record.thread, record.ns));
+    }
+
+    /// The first segment leaves: what a call writes had begun before there was a connection.
+    fn opens_by_call(&mut self, record: &Record<'_>, sink: &mut impl Sink) {
+        let Some((thread, ns)) = self.opening.remove(&record.socket) else { return };
+        let Some(socket) = self.sockets.get_mut(&record.socket) else { return };
+        let first = record.segment.seq.wrapping_add(1);
+        socket.calls.push(CallBegun { thread, is_send: true, write_seq: first, copied_seq: 0 });
+        let from = socket.out.of(first);
+        let mut events = Events::new(Instant::from_nanos(ns), Some(TaskId(thread)), socket.flow, sink);
+        events.tell(Direction::Forward, Happened::Reached(Stamp::WriteBegin), from, from);
+        let opening = SocketState { is_opening: true, ..SocketState::default() };
+        events.tell(Direction::Forward, Happened::State(opening), 0, 0);
+    }
+
+    /// A thread has ended, and its process may be gone by now.
+    fn named(&mut self, record: &Record<'_>) {
+        self.threads.end(record.thread, record.process);
+        let end = record.name.iter().position(|&byte| byte == 0).unwrap_or(record.name.len());
+        if self.ended.len() < MOST_NAMES {
+            self.ended.push((record.process, String::from_utf8_lossy(&record.name[..end]).into_owned()));
+        }
+    }
+
+    /// Connections that wait to be accepted, and whose queue is to be looked at now, since they wait for long or the
+    /// trace ends. All are looked at together, and then none for so long.
+    pub(super) fn awaiting(&mut self, now: Instant, every: Duration, is_end: bool) -> Vec<(u64, Ends)> {
+        if now < self.next_look && !is_end {
+            return Vec::new();
+        }
+        let awaits = |socket: &Socket| {
+            matches!(socket.accept, Accept::Waits { look } if is_end || look <= now) && !socket.is_closed
+        };
+        let found = self.sockets.iter().filter(|(_, socket)| awaits(socket));
+        let found: Vec<(u64, Ends)> = found.map(|(&address, socket)| (address, socket.ends)).collect();
+        if !found.is_empty() {
+            self.next_look = now + every;
+        }
+        found
+    }
+
+    /// Somebody has accepted the connection by now.
+    pub(super) fn look_no_more(&mut self, address: u64) {
+        if let Some(Socket { accept: Accept::Waits { look }, .. }) = self.sockets.get_mut(&address) {
+            *look = Instant::from_nanos(u64::MAX);
+        }
+    }
+
+    /// Tells of the socket that is to accept a connection. At the end no program will be seen to do that.
+    pub(super) fn listens(&mut self, address: u64, queue: Listening, at: Instant, is_end: bool, sink: &mut impl Sink) {
+        if is_end && self.sockets.get(&address).is_some_and(|socket| socket.is_awaited) {
+            self.begin_flow(address, at, sink);
+        }
+        let gaps = self.gaps;
+        let Some(socket) = self.sockets.get_mut(&address) else { return };
+        let mut early = std::mem::take(&mut socket.early);
+        let mut events = Events::new(at, None, socket.flow, sink);
+        events.early = socket.is_awaited.then_some(&mut early);
+        if socket.gaps != gaps {
+            socket.gap(gaps, &mut events);
+        }
+        events.tell(Direction::Forward, Happened::Listens(queue), 0, 0);
+        socket.early = early;
+    }
+
+    /// A segment has left the queue of its device. After lost records the socket's own next record tells what is so.
+    fn started(&mut self, record: &Record<'_>, sink: &mut impl Sink) {
+        let Some(socket) = self.sockets.get_mut(&record.socket) else { return };
+        let state = socket.last.left(&record.segment, record.ns);
+        if let Some(state) = state.filter(|_| socket.gaps == self.gaps) {
+            let mut events = Events::new(Instant::from_nanos(record.ns), None, socket.flow, sink);
+            events.tell(Direction::Forward, Happened::State(state), 0, 0);
+        }
+    }
+
     /// A thread has waited for a processor: what it is to read has, and what woke it up.
     fn ran(&self, record: &Record<'_>, sink: &mut impl Sink) {
         let thread = record.thread;
@@ -202,15 +316,19 @@ impl Follower {
     fn polled(&mut self, record: &Record<'_>, sink: &mut impl Sink) {
         self.pollers.insert(record.thread);
         let waited_ns = record.ns.saturating_sub(record.socket);
-        for socket in self.readers.told(record.thread, record.process, &self.threads) {
+        for socket in self.readers.told(record.thread, record.process, |thread| self.threads.process_of(thread)) {
             let is_ready = record.result > 0;
             let task = if is_ready { Task::Polled { waited_ns } } else { Task::TimedOut { waited_ns } };
             self.tell_reader(socket, record, task, sink);
         }
     }
 
+    /// After lost records nothing is told: how it was until then is not known.
     fn tell_reader(&self, socket: u64, record: &Record<'_>, task: Task, sink: &mut impl Sink) {
-        let flow = self.sockets.get(&socket).map_or_else(|| self.others.flow(socket), |socket| socket.flow);
+        let flow = match self.sockets.get(&socket) {
+            Some(socket) => socket.flow.filter(|_| socket.gaps == self.gaps),
+            None => self.others.flow(socket, self.gaps),
+        };
         let (at, who) = (Instant::from_nanos(record.ns), Some(TaskId(record.thread)));
         Events::new(at, who, flow, sink).tell(Direction::Backward, Happened::Task(task), 0, 0);
     }
@@ -218,14 +336,14 @@ impl Follower {
     /// The last reader of a socket may be another one now.
     fn passed_on(&mut self, before: Option<u32>, now: Option<u32>) {
         let (Some(before), Some(now)) = (before, now) else { return };
-        let process = self.threads.get(&now);
-        if let Some(&process) = process.filter(|process| before != now && self.threads.get(&before) == Some(process)) {
+        let [of_before, process] = [before, now].map(|thread| self.threads.process_of(thread));
+        if let Some(process) = process.filter(|_| before != now && of_before == process) {
             self.readers.share(process);
         }
     }
 
     fn meet_thread(&mut self, record: &Record<'_>) {
-        if self.threads.insert(record.thread, record.process) != Some(record.process) {
+        if self.threads.meet(record.thread, record.process) {
             self.new_processes.push(record.process);
         }
     }
@@ -238,16 +356,22 @@ impl Follower {
         // A call on what is over, or on what was never connected, is no connection.
         let is_over = record.what == What::Close || layout.get(record.copies, Known::State) == CLOSED;
         if is_traced && socket.flow.is_none() && !is_over {
-            let id = self.ids.take();
-            socket.flow = Some(id);
-            let coverage = Coverage::of(&[Kind::Writes, Kind::Reads, Kind::KernelStamps, Kind::Queues, Kind::Releases]);
-            let coverage = if self.sees_readers { coverage.and(Coverage::of(&[Kind::Tasks])) } else { coverage };
-            let key = FlowKey::Tcp(address(ends.0), address(ends.1));
-            sink.flow(id, &Flow { key, from_start: false, coverage });
-            socket.is_awaited = false;
-            let early = std::mem::take(&mut socket.early);
-            Events::new(Instant::from_nanos(record.ns), None, Some(id), sink).tell_early(early);
+            self.begin_flow(record.socket, Instant::from_nanos(record.ns), sink);
         }
+    }
+
+    /// A socket is one that is traced, and what is kept of it is told.
+    fn begin_flow(&mut self, socket: u64, at: Instant, sink: &mut impl Sink) {
+        let Some(socket) = self.sockets.get_mut(&socket) else { return };
+        let id = self.ids.take();
+        socket.flow = Some(id);
+        let coverage = Coverage::of(&[Kind::Writes, Kind::Reads, Kind::KernelStamps, Kind::Queues, Kind::Releases]);
+        let coverage = if self.sees_readers { coverage.and(Coverage::of(&[Kind::Tasks])) } else { coverage };
+        let key = FlowKey::Tcp(address(socket.ends.0), address(socket.ends.1));
+        sink.flow(id, &Flow { key, from_start: false, coverage });
+        socket.is_awaited = false;
+        let early = std::mem::take(&mut socket.early);
+        Events::new(at, None, Some(id), sink).tell_early(early);
     }
 
     fn forget(&mut self, address: u64, sink: &mut impl Sink) {

@@ -98,12 +98,143 @@ fn what_comes_before_a_connection_is_accepted_is_told_when_it_is_known_whose_it_
         tell(&mut follower, &mut heard, &came);
     }
     assert_eq!((heard.flows.len(), heard.events.len()), (0, 0));
+    let mut accepted = read(What::Accepted, 0, 500, 1500);
+    tell(&mut follower, &mut heard, accepted.number(libc::SYS_accept4, 0));
     tell(&mut follower, &mut heard, &read(What::Call, 0, 500, 1500));
     assert_eq!((heard.flows.len(), gaps(&heard), bytes(&heard, Stamp::Received)), (1, 0, 1000));
+    assert_eq!(accepting(&heard), [Happened::Awaits, Happened::Accepted]);
     // What came with the segment that opened it was told by nobody (`TCP_DEFER_ACCEPT`).
     let mut opened = Made::new(What::Opened, SERVER);
     tell(&mut follower, &mut heard, opened.set(Known::State, 3));
     let mut call = Made::new(What::Call, SERVER);
     tell(&mut follower, &mut heard, call.number(READ, 0).set(Known::RcvNxt, 540));
     assert_eq!((heard.flows.len(), gaps(&heard), bytes(&heard, Stamp::Received)), (2, 0, 1040));
+    // Its accept(2) had begun before the trace: it was over by the first call.
+    assert_eq!(accepting(&heard)[2..], [Happened::Awaits, Happened::Accepted]);
+}
+
+fn accepting(heard: &Heard) -> Vec<Happened> {
+    let is_of_that = |what: &Happened| matches!(what, Happened::Awaits | Happened::Accepted);
+    heard.events.iter().map(|(_, what, _)| *what).filter(is_of_that).collect()
+}
+
+#[test]
+fn what_is_never_accepted_is_told_at_the_end_with_its_queue() {
+    // Also with more than is kept of what comes until then.
+    for segments in [0, 100] {
+        let (mut follower, mut heard) = (follower(), Heard::default());
+        let mut opened = Made::new(What::Opened, CLIENT);
+        tell(&mut follower, &mut heard, opened.set(Known::State, 3));
+        for number in 0..segments {
+            let mut came = Made::new(What::Receive, CLIENT);
+            came.set(Known::RcvNxt, 500 + 10 * number).segment(500 + 10 * number as u32, 100, 10, 100);
+            tell(&mut follower, &mut heard, &came);
+        }
+        let (now, every) = (Instant::from_nanos(1_000_000_000), Duration::from_millis(500));
+        let awaiting = follower.awaiting(now, every, false);
+        assert_eq!(awaiting.len(), 1);
+        assert!(follower.awaiting(now, every, false).is_empty(), "looked at again at once");
+        let queue = Listening { waiting: 2, backlog: 1 };
+        follower.listens(awaiting[0].0, queue, now, false, &mut heard);
+        assert!(heard.flows.is_empty());
+        assert_eq!(follower.awaiting(now, every, true).len(), 1);
+        follower.listens(awaiting[0].0, queue, now, true, &mut heard);
+        assert_eq!((heard.flows.len(), accepting(&heard)), (1, vec![Happened::Awaits]));
+        assert_eq!(heard.events.iter().filter(|(_, what, _)| *what == Happened::Listens(queue)).count(), 2);
+        // One that somebody else has by now is looked at no more.
+        follower.look_no_more(awaiting[0].0);
+        assert!(follower.awaiting(now + every * 10, every, false).is_empty());
+    }
+}
+
+/// Each look asks for all sockets of the host.
+#[test]
+fn connections_that_wait_are_looked_at_together() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    for (socket, ns) in [(CLIENT, 0), (SERVER, 950_000_000)] {
+        let mut opened = Made::new(What::Opened, socket);
+        tell(&mut follower, &mut heard, opened.set(Known::State, 3).long(at::NS, ns));
+    }
+    let every = Duration::from_millis(500);
+    let looks = [1000, 1100, 1499, 1500, 1501].map(|ms: u64| {
+        let now = Instant::from_nanos(ms * 1_000_000);
+        follower.awaiting(now, every, false).len()
+    });
+    assert_eq!(looks, [1, 0, 0, 2, 0]);
+}
+
+#[test]
+fn of_many_calls_on_what_is_not_connected_the_earliest_is_forgotten() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    for number in 0..=MOST_OPENING as u64 {
+        let mut begin = Made::new(What::Call, 0x10_0000 + number);
+        begin.number(WRITE, 0).set(Known::State, 7).set(Known::PortPair, 0).long(at::NS, 10 + number);
+        tell(&mut follower, &mut heard, &begin);
+    }
+    assert_eq!(follower.opening.len(), MOST_OPENING);
+    assert!(!follower.opening.contains_key(&0x10_0000) && follower.opening.contains_key(&0x10_0001));
+}
+
+/// The place of a segment in a record that has none may hold anything.
+#[test]
+fn a_connection_is_opened_by_a_segment_alone() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    let mut begin = call(What::Call, 0, 0);
+    begin.set(Known::State, 7).set(Known::PortPair, 0).set(Known::WriteSeq, 0);
+    tell(&mut follower, &mut heard, &begin);
+    let mut arrived = Made::new(What::Arrived, CLIENT);
+    arrived.set(Known::State, 2).segment(100, 0, 40, 0);
+    arrived.0[at::TCP as usize + 13] = 2;
+    tell(&mut follower, &mut heard, &arrived);
+    assert_eq!((heard.flows.len(), heard.stamps()), (1, Vec::new()));
+    assert!(follower.opening.contains_key(&CLIENT));
+}
+
+#[test]
+fn a_call_that_opens_its_connection_is_a_write_of_what_the_first_segment_has() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    let mut begin = call(What::Call, 0, 0);
+    begin.set(Known::State, 7).set(Known::PortPair, 0).set(Known::WriteSeq, 0);
+    tell(&mut follower, &mut heard, &begin);
+    assert!(heard.flows.is_empty());
+    let mut opening = Made::new(What::Queue, CLIENT);
+    opening.set(Known::State, 2).set(Known::WriteSeq, 141).segment(100, 0, 40, 0);
+    opening.0[at::TCP as usize + 13] = 2;
+    tell(&mut follower, &mut heard, &opening);
+    let mut back = call(What::Return, 40, 41);
+    back.set(Known::SndNxt, 141).set(Known::State, 2);
+    tell(&mut follower, &mut heard, &back);
+    assert_eq!(heard.stamps(), [(Stamp::WriteBegin, 0), (Stamp::Scheduled, 40), (Stamp::WriteEnd, 40)]);
+    let stamps = heard.events.iter().filter(|(_, what, _)| matches!(what, Happened::Reached(_)));
+    let places: Vec<u64> = stamps.map(|(.., bytes)| bytes.end & 0xffff_ffff).collect();
+    assert_eq!(places, [101, 141, 141], "the first segment's own number is no byte");
+    assert_eq!((gaps(&heard), heard.releases()), (0, vec![Release::Call]));
+}
+
+#[test]
+fn the_own_end_is_no_byte_on_its_way() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
+    let mut end = Made::new(What::Queue, CLIENT);
+    end.set(Known::State, 4).set(Known::WriteSeq, 101).segment(100, 500, 0, 0);
+    end.0[at::TCP as usize + 13] = 17;
+    tell(&mut follower, &mut heard, &end);
+    let state = heard.state();
+    assert_eq!((state.unsent_bytes, state.in_flight_bytes, state.is_ended), (0, 0, true));
+}
+
+#[test]
+fn a_process_that_ends_leaves_its_name() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    let mut named = Made::new(What::Named, 0);
+    named.0.truncate(HEADER as usize);
+    named.0[at::TCP as usize..][..4].copy_from_slice(b"curl");
+    tell(&mut follower, &mut heard, &named);
+    assert_eq!(follower.ended, [(7, "curl".to_owned())]);
+    // What has its number next is another process.
+    tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
+    tell(&mut follower, &mut heard, &call(What::Return, 0, 0));
+    tell(&mut follower, &mut heard, &named);
+    tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
+    assert_eq!(follower.new_processes, [7, 7]);
 }

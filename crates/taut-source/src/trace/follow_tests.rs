@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::super::layout::tests::{plain, plain_others, set, set_in};
 use super::super::record::{HEADER, at};
 use super::super::tcp::{EAGAIN, PEEK};
-use taut_event::{Call, Event, LocalKind, Release, SocketState, Stamp};
+use taut_event::{Call, Event, FlowId, LocalKind, Release, SocketState, Stamp};
 use taut_time::ByteRange;
 
 use super::*;
@@ -12,6 +12,8 @@ use super::*;
 mod bluetooth;
 #[path = "follow_closing_tests.rs"]
 mod closing;
+#[path = "follow_lost_tests.rs"]
+mod lost;
 
 /// Keeps what it is told.
 #[derive(Debug, Default)]
@@ -281,7 +283,7 @@ fn what_is_written_and_read_without_a_call_begins_and_ends_at_once() {
     assert_eq!(calls.len(), 2);
     assert!(calls.iter().zip(expected).all(|(one, other)| (one.0, one.1) == other), "{calls:?}");
     assert_eq!((follower.counts(), heard.flows.len()), ((1, 0), 1));
-    assert_eq!(follower.threads.get(&8), Some(&7));
+    assert_eq!(follower.threads.process_of(8), Some(7));
 }
 
 /// As with gRPC or a driver of a database: one thread waits to read, and another one writes meanwhile.
@@ -331,30 +333,6 @@ fn what_sent_the_acknowledgement_is_told_where_the_peer_is_seen() {
     assert_eq!(release(true, DELACK), [Release::Acknowledgement(AckSentBy::DelayedAckTimer)]);
     assert_eq!(release(true, 0), [Release::Acknowledgement(AckSentBy::Program)]);
     assert_eq!(release(false, 0), [Release::Acknowledgement(AckSentBy::NotSeen)]);
-}
-
-#[test]
-fn records_that_were_lost_are_told_to_each_connection_once() {
-    let (mut follower, mut heard) = (follower(), Heard::default());
-    tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
-    for _ in 0..2 {
-        let mut back = call(What::Return, 48, 48);
-        tell(&mut follower, &mut heard, back.long(at::LOST, 3));
-    }
-    assert_eq!(heard.events.iter().filter(|(_, what, _)| *what == Happened::Gap).count(), 1);
-}
-
-/// What happened to a connection after its last record may be what was lost.
-#[test]
-fn records_that_were_lost_last_are_told_at_the_end() {
-    for (lost, gaps) in [(3, 1), (0, 0)] {
-        let (mut follower, mut heard) = (follower(), Heard::default());
-        tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
-        for _ in 0..2 {
-            follower.end(lost, Instant::from_nanos(9), &mut heard);
-        }
-        assert_eq!(heard.events.iter().filter(|(_, what, _)| *what == Happened::Gap).count(), gaps, "{lost}");
-    }
 }
 
 #[test]
@@ -521,7 +499,7 @@ fn a_unix_socket_that_no_call_was_seen_on_is_not_met_and_lost_records_are_a_gap(
 proptest! {
     #[test]
     fn no_record_is_too_wild(
-        records in prop::collection::vec((1_u8..18, prop::collection::vec(any::<u8>(), 0..500)), 0..20),
+        records in prop::collection::vec((1_u8..=20, prop::collection::vec(any::<u8>(), 0..500)), 0..20),
     ) {
         let (mut follower, mut heard) = (Follower::new(true, true, HashMap::new()), Heard::default());
         let (layout, others) = (plain(), plain_others());

@@ -15,6 +15,8 @@ use super::writer::Plan;
 /// Both tell when a thread that was ready to run had no processor.
 pub(super) const SWITCH: &str = "sched_switch";
 pub(super) const WAKING: &str = "sched_waking";
+/// When a segment has left the queue of its device.
+const STARTS: &str = "net_dev_start_xmit";
 
 /// A tracepoint, the structures that its first arguments point to (empty for one that may be anything), and whether a
 /// trace is nothing without it.
@@ -25,7 +27,7 @@ pub(super) struct Hook {
     pub(super) code: fn(&Plan<'_>) -> Option<Vec<Instruction>>,
 }
 
-pub(super) const HOOKS: [Hook; 18] = [
+pub(super) const HOOKS: [Hook; 19] = [
     // Those that undo something stand before those that do it.
     Hook { name: "softirq_exit", arguments: &[], is_needed: false, code: |plan| Some(plan.softirq_exit()) },
     Hook {
@@ -81,6 +83,12 @@ pub(super) const HOOKS: [Hook; 18] = [
         is_needed: false,
         code: |plan| Some(plan.transfer(What::Taken)),
     },
+    Hook {
+        name: STARTS,
+        arguments: &["sk_buff", "net_device"],
+        is_needed: false,
+        code: |plan| plan.offsets.device_queue.map(|queue| plan.start(queue)),
+    },
     Hook { name: "net_dev_queue", arguments: &["sk_buff"], is_needed: true, code: |plan| Some(plan.queue()) },
     Hook {
         name: "tcp_retransmit_skb",
@@ -93,13 +101,15 @@ pub(super) const HOOKS: [Hook; 18] = [
 ];
 
 /// The hooks whose programs write records.
-pub(super) const WRITERS: [&str; 10] = [
+pub(super) const WRITERS: [&str; 12] = [
     SWITCH,
+    "sched_process_exit",
     "inet_sock_set_state",
     "sys_exit",
     "sys_enter",
     "sock_send_length",
     "sock_recv_length",
+    STARTS,
     "net_dev_queue",
     "tcp_retransmit_skb",
     "sk_data_ready",
@@ -108,7 +118,7 @@ pub(super) const WRITERS: [&str; 10] = [
 
 /// The hooks whose programs load members through the types of their arguments: they look into a structure to tell who
 /// is traced, which by a call of the kernel costs more than all the rest of the question.
-pub(super) const TYPED: [&str; 4] = [SWITCH, WAKING, "net_dev_queue", "tcp_probe"];
+pub(super) const TYPED: [&str; 5] = [SWITCH, WAKING, STARTS, "net_dev_queue", "tcp_probe"];
 
 impl Hook {
     /// How its program is loaded.
@@ -123,19 +133,38 @@ impl Hook {
 /// Loads and attaches one, the program before its link; nothing for a hook that this scope has no use for.
 pub(super) fn attach(hook: &Hook, plan: &Plan<'_>, btf: &Btf) -> Result<Option<(OwnedFd, OwnedFd)>, Error> {
     let Some(code) = (hook.code)(plan) else { return Ok(None) };
-    let wrong = |why: String| Error::Hook { hook: hook.name, why };
-    let arguments = btf.tracepoint(hook.name).ok_or_else(|| wrong("the kernel's types do not have it".to_owned()))?;
-    for (index, expected) in hook.arguments.iter().enumerate() {
-        let found = arguments.get(index).and_then(Option::as_deref);
+    let kind = hook.kind(btf).ok_or_else(|| absent(hook.name))?;
+    attach_program(hook.name, hook.arguments, kind, &code, btf).map(Some)
+}
+
+fn absent(hook: &'static str) -> Error {
+    Error::Hook { hook, why: "the kernel's types do not have it".to_owned() }
+}
+
+/// Loads a program and attaches it to a tracepoint whose first arguments point to these structures (empty for one that
+/// may be anything); the program before its link.
+///
+/// # Errors
+/// A right is missing, or this kernel has no such tracepoint.
+pub(crate) fn attach_program(
+    hook: &'static str,
+    arguments: &[&str],
+    (kind, purpose): (ProgramKind, Purpose),
+    code: &[Instruction],
+    btf: &Btf,
+) -> Result<(OwnedFd, OwnedFd), Error> {
+    let wrong = |why: String| Error::Hook { hook, why };
+    let known = btf.tracepoint(hook).ok_or_else(|| absent(hook))?;
+    for (index, expected) in arguments.iter().enumerate() {
+        let found = known.get(index).and_then(Option::as_deref);
         if !expected.is_empty() && found != Some(*expected) {
             let found = found.unwrap_or("something else");
             return Err(wrong(format!("argument {} points to {found} and not to {expected}", index + 1)));
         }
     }
-    let (kind, purpose) = hook.kind(btf).ok_or_else(|| wrong("the kernel's types do not have it".to_owned()))?;
-    let program = taut_bpf::load(kind, &code, purpose, hook.name)?;
-    let name = CString::new(hook.name).map_err(|error| wrong(error.to_string()))?;
+    let program = taut_bpf::load(kind, code, purpose, hook)?;
+    let name = CString::new(hook).map_err(|error| wrong(error.to_string()))?;
     let name = Some(name.as_c_str()).filter(|_| kind == ProgramKind::RawTracepoint);
     let link = sys::raw_tracepoint(program.as_fd(), name).map_err(BpfError::of("attach to a tracepoint"))?;
-    Ok(Some((program, link)))
+    Ok((program, link))
 }

@@ -144,7 +144,7 @@ pub(super) struct Pick {
 }
 
 /// Aligned parts of these bytes, from the beginning to each end, as large as they can be.
-fn parts(from: u32, end: u32) -> impl Iterator<Item = (u32, Width)> {
+pub(super) fn parts(from: u32, end: u32) -> impl Iterator<Item = (u32, Width)> {
     let widths = [Width::B8, Width::B4, Width::B2, Width::B1];
     let mut at = from;
     std::iter::from_fn(move || {
@@ -163,14 +163,16 @@ pub(super) struct Layout {
     pub(super) bytes: u32,
     /// In bits from the beginning of the copies, and how many bits.
     places: Vec<Option<(u32, u32)>>,
+    /// The number of the type in which all members are; none where the kernel's types are not at hand.
+    pub(super) structure: Option<u32>,
 }
 
 impl Layout {
     pub(super) fn of(btf: &Btf) -> Result<Self, Error> {
-        Self::of_members(btf, &FIELDS)
+        Self::of_members(btf, "tcp_sock", &FIELDS)
     }
 
-    fn of_members(btf: &Btf, members: &[Member]) -> Result<Self, Error> {
+    fn of_members(btf: &Btf, whole: &str, members: &[Member]) -> Result<Self, Error> {
         let mut found = Vec::new();
         for &(known, structure, path) in members {
             match btf.field(structure, path) {
@@ -179,7 +181,8 @@ impl Layout {
                 _ => return Err(Error::Member(format!("{structure}.{path}"))),
             }
         }
-        Self::from_fields(&found).ok_or_else(|| Error::Member(members[0].1.to_owned()))
+        let layout = Self::from_fields(&found).ok_or_else(|| Error::Member(members[0].1.to_owned()))?;
+        Ok(Self { structure: btf.structure_id(whole), ..layout })
     }
 
     fn from_fields(found: &[(Known, Field)]) -> Option<Self> {
@@ -218,7 +221,7 @@ impl Layout {
             let start = starts[sorted.binary_search(&stretch(field)).ok()?];
             places[*known as usize] = Some((8 * start + field.bit_offset % 8, field.bits));
         }
-        Some(Self { ranges, bytes, places })
+        Some(Self { ranges, bytes, places, structure: None })
     }
 
     /// The value of a member of at most 64 bits; 0 where the record does not reach.
@@ -260,8 +263,8 @@ impl Others {
             btf.field("inode", path).map(Field::byte).ok_or_else(|| Error::Member(format!("inode.{path}")))
         };
         Ok(Self {
-            socket: Layout::of_members(btf, &SOCKET_FIELDS)?,
-            pipe: Layout::of_members(btf, &PIPE_FIELDS)?,
+            socket: Layout::of_members(btf, "sock", &SOCKET_FIELDS)?,
+            pipe: Layout::of_members(btf, "pipe_inode_info", &PIPE_FIELDS)?,
             inode_number: byte("i_ino")?,
             inode_pipe: byte("i_pipe")?,
         })
@@ -276,6 +279,9 @@ pub(super) struct Offsets {
     pub(super) skb_data: u32,
     pub(super) skb_len: u32,
     pub(super) skb_transport_header: u32,
+    /// From a device to the first of its queues, to what orders that, and to how that takes a packet: nothing, where
+    /// packets do not wait.
+    pub(super) device_queue: Option<[u32; 3]>,
     pub(super) family: u32,
     pub(super) state: u32,
     /// The network namespace, and its number in that; none where the kernel has no others.
@@ -289,6 +295,9 @@ pub(super) struct Offsets {
     pub(super) task_state: Option<Field>,
     pub(super) task_signal: u32,
     pub(super) signal_live: u32,
+    /// The first thread of the process, by whose name it is known.
+    pub(super) task_leader: u32,
+    pub(super) task_name: u32,
     pub(super) files_fdt: u32,
     pub(super) fdt_fd: u32,
     pub(super) fdt_max: u32,
@@ -297,6 +306,8 @@ pub(super) struct Offsets {
     pub(super) inode_mode: u32,
     pub(super) socket_sk: u32,
     pub(super) first_argument: u32,
+    /// Whether a socket is a part of a connection of MPTCP, where the kernel has that.
+    pub(super) is_mptcp: Option<Field>,
     pub(super) timer_function: Option<u32>,
     pub(super) hrtimer_function: Option<u32>,
 }
@@ -316,6 +327,10 @@ impl Offsets {
             skb_data: byte("sk_buff", "data")?,
             skb_len: byte("sk_buff", "len")?,
             skb_transport_header: byte("sk_buff", "transport_header")?,
+            device_queue: (|| {
+                Ok::<_, Error>([byte("net_device", "_tx")?, byte("netdev_queue", "qdisc")?, byte("Qdisc", "enqueue")?])
+            })()
+            .ok(),
             family: byte("sock", "__sk_common.skc_family")?,
             state: byte("sock", "__sk_common.skc_state")?,
             network: byte("sock", "__sk_common.skc_net.net").and_then(|net| Ok([net, byte("net", "ns.inum")?])).ok(),
@@ -328,6 +343,8 @@ impl Offsets {
             task_state: btf.field("task_struct", "__state").or_else(|| btf.field("task_struct", "state")),
             task_signal: byte("task_struct", "signal")?,
             signal_live: byte("signal_struct", "live")?,
+            task_leader: byte("task_struct", "group_leader")?,
+            task_name: byte("task_struct", "comm")?,
             files_fdt: byte("files_struct", "fdt")?,
             fdt_fd: byte("fdtable", "fd")?,
             fdt_max: byte("fdtable", "max_fds")?,
@@ -336,6 +353,7 @@ impl Offsets {
             inode_mode: byte("inode", "i_mode")?,
             socket_sk: byte("socket", "sk")?,
             first_argument: byte("pt_regs", FIRST_ARGUMENT)?,
+            is_mptcp: btf.field("tcp_sock", "is_mptcp").filter(|field| field.bits > 0),
             timer_function: btf.field("timer_list", "function").map(Field::byte),
             hrtimer_function: btf.field("hrtimer", "function").map(Field::byte),
         })

@@ -5,43 +5,48 @@
 //! ([`Tracer::missing`]); of those that are needed the lack is an [`Error`].
 
 mod calls;
-mod error;
+mod cast;
+pub(crate) mod error;
 mod follow;
 mod hci;
-mod hooks;
+pub(crate) mod hooks;
+mod last;
 mod layout;
 mod maps;
 mod marks;
+pub(crate) mod memory;
 mod order;
 mod other;
 mod program;
+mod queues;
 mod readers;
 mod record;
 mod scope;
 mod snapshot;
 mod tcp;
+mod threads;
+mod timers;
 mod told;
+mod unread;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::fs;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use taut_bpf::sys::{self, Map, MapKind, MapShape};
 use taut_bpf::{BpfError, Btf, Flags, Ring};
-use taut_event::{Direction, FlowId, Listening, Sink, Timer};
+use taut_event::{Listening, Sink};
 use taut_link::{bluetooth, clock};
-use taut_time::{Duration, Instant};
+use taut_time::Duration;
 
 use crate::{Owners, SocketTable};
+use cast::Cast;
 pub use error::Error;
 use follow::Follower;
 use hci::Hci;
@@ -50,9 +55,13 @@ use hooks::{HOOKS, SWITCH, WAKING, WRITERS, attach};
 use layout::{Layout, Offsets, Others};
 use maps::{MapNumbers, THREAD_BYTES};
 use marks::{MARKS, mark_of_pair};
+use memory::raise_locked_memory;
 use order::{Told, hand_on};
+use queues::{Accepting, Queues};
 pub use scope::Scope;
-use told::Events;
+use timers::timers;
+use unread::Unread;
+pub use unread::WaitedBefore;
 use writer::Plan;
 
 /// Bytes of the ring: what a busy host writes in several of the reader's pauses.
@@ -60,6 +69,8 @@ const RING_BYTES: usize = 16 << 20;
 /// Between two looks into the ring; the shorter one while much is written.
 const PAUSE: Duration = Duration::from_millis(20);
 const SHORT_PAUSE: Duration = Duration::from_millis(2);
+/// Between two looks at the queues in which connections wait to be accepted: each asks for all sockets of the host.
+const AGAIN: Duration = Duration::from_millis(500);
 const MOST_PROCESSES: usize = 4096;
 const MOST_SOCKETS: usize = 16_384;
 /// Threads that made a call and have not ended. With more, each call of the others is a record that is lost.
@@ -77,11 +88,6 @@ fn listen() -> Result<Hci, Radio> {
         Some(libc::EPERM | libc::EACCES) => Radio::NotAllowed,
         number => Radio::Refused(number.unwrap_or(0)),
     })
-}
-
-fn listens(at: Instant, flow: FlowId, what: taut_event::What, sink: &mut impl Sink) {
-    let flow = Some(flow);
-    Events::new(at, None, flow, sink).tell(Direction::Forward, what, 0, 0);
 }
 
 /// What the programs share.
@@ -146,6 +152,7 @@ pub struct Tracer {
     /// Where what is not TCP is traced, too.
     others: Option<Others>,
     follower: Follower,
+    accepting: Accepting,
     missing: Vec<&'static str>,
     has_timer_names: bool,
     /// Whether there ever were so many sockets or calls that the kernel may have dropped some.
@@ -154,6 +161,8 @@ pub struct Tracer {
     hci: Result<Hci, Radio>,
     /// What was read of sockets, and of channels of Bluetooth.
     told: [Told; 2],
+    /// What waited in sockets of the named processes before.
+    unread: Vec<Unread>,
 }
 
 impl Tracer {
@@ -172,7 +181,8 @@ impl Tracer {
         let maps = Maps::create()?;
         // With a port only what has one is asked for. Without these types TCP is traced alone.
         let others = Some(scope).filter(|scope| *scope == Scope::Processes).and_then(|_| Others::of(&btf).ok());
-        let plan = Plan { layout: &layout, others: others.as_ref(), offsets, maps: maps.numbers(), scope };
+        let cast = Cast::of(&btf);
+        let plan = Plan { layout: &layout, others: others.as_ref(), offsets, maps: maps.numbers(), scope, cast };
         let (mut links, mut programs, mut missing) = (Vec::new(), [Vec::new(), Vec::new()], Vec::new());
         let mut sees_readers = 0;
         for hook in &HOOKS {
@@ -203,11 +213,13 @@ impl Tracer {
             layout,
             others,
             follower,
+            accepting: Accepting::new(scope),
             missing,
             has_timer_names,
             was_crowded: false,
             hci: if scope == Scope::Processes { listen() } else { Err(Radio::NoAdapter) },
             told: <[Told; 2]>::default(),
+            unread: Vec::new(),
         })
     }
 
@@ -236,6 +248,9 @@ impl Tracer {
     /// Finds the connections that a process has already, of this network namespace: one that waits in a call makes no
     /// other until something comes.
     pub fn find_sockets(&mut self, pid: i32) {
+        if self.others.is_some() {
+            self.unread.extend(Unread::of(pid, clock::now()));
+        }
         let owners = Owners::read(Some(pid));
         let (mut found, mut listening) = (Vec::new(), Vec::new());
         let looked = SocketTable::open().and_then(|mut table| {
@@ -272,7 +287,7 @@ impl Tracer {
         // All that happened until now is there when it is read after this.
         let until = clock::now();
         let bytes_read = self.read_ring(sink);
-        self.look_for_listeners(sink);
+        self.look_for_listeners(false, sink);
         if let Ok(hci) = &mut self.hci {
             let [sockets, channels] = &mut self.told;
             hci.read(channels);
@@ -286,30 +301,32 @@ impl Tracer {
         if bytes_read > RING_BYTES / 16 { SHORT_PAUSE } else { PAUSE }
     }
 
-    /// Tells of the listening sockets of this host that connections without an answer are to be accepted by.
-    fn look_for_listeners(&mut self, sink: &mut impl Sink) {
-        let unanswered = self.follower.unanswered();
-        if unanswered.is_empty() {
+    /// Tells of the listening sockets of this host that connections without an answer are to be accepted by, and those
+    /// that wait to be accepted.
+    fn look_for_listeners(&mut self, is_end: bool, sink: &mut impl Sink) {
+        let Self { hci, told, follower, accepting, maps, .. } = self;
+        let at = clock::now();
+        let (unanswered, awaiting) = (follower.unanswered(), follower.awaiting(at, AGAIN, is_end));
+        if unanswered.is_empty() && awaiting.is_empty() {
             return;
         }
-        let mut listeners = Vec::new();
-        let looked = SocketTable::open().and_then(|mut table| {
-            table.look(|socket| listeners.extend(socket.accept_queue.map(|queue| (socket.local, queue))))
-        });
-        // Without the list nothing is told.
-        let _ = looked;
-        let at = clock::now();
-        let Self { hci, told, .. } = self;
-        for (flow, (_, peer)) in unanswered {
-            // One bound to the address itself goes before one for all.
-            let of_port = listeners.iter().filter(|(local, _)| {
-                local.port() == peer.port() && (local.ip() == peer.ip() || local.ip().is_unspecified())
-            });
-            let Some((_, queue)) = of_port.max_by_key(|(local, _)| local.ip() == peer.ip()) else { continue };
-            let what = taut_event::What::Listens(Listening { waiting: queue.waiting, backlog: queue.backlog });
+        // Without the list it is asked for again next time.
+        let asked = unanswered.iter().map(|(_, ends)| *ends).collect();
+        let Some(queues) = Queues::now(&asked) else { return };
+        accepting.learn(&queues, &awaiting, |pid| maps.targets.look_up(&pid.to_ne_bytes()).is_ok());
+        let unanswered = unanswered.into_iter().map(|(address, ends)| (address, queues.of_peer(ends)));
+        let mut found: Vec<(u64, Listening)> =
+            unanswered.filter_map(|(address, queue)| Some((address, queue?))).collect();
+        for (address, ends) in awaiting {
+            match queues.waits_in(ends.0, accepting).filter(|_| queues.has(ends)) {
+                Some(queue) => found.push((address, queue)),
+                None => follower.look_no_more(address),
+            }
+        }
+        for (address, queue) in found {
             match hci {
-                Ok(_) => listens(at, flow, what, &mut told[0]),
-                Err(_) => listens(at, flow, what, sink),
+                Ok(_) => follower.listens(address, queue, at, is_end, &mut told[0]),
+                Err(_) => follower.listens(address, queue, at, is_end, sink),
             }
         }
     }
@@ -337,6 +354,7 @@ impl Tracer {
     pub fn stop(&mut self, sink: &mut impl Sink) {
         self.links.clear();
         self.read(sink);
+        self.look_for_listeners(true, sink);
         let (lost, now) = (self.lost(), clock::now());
         match &mut self.hci {
             Ok(hci) => {
@@ -398,6 +416,11 @@ impl Tracer {
         self.others.is_some()
     }
 
+    /// Unix sockets and sockets of UDP in which something waited before the trace began, and what became of it.
+    pub fn waited_before(&self) -> Vec<WaitedBefore> {
+        self.unread.iter().filter_map(|unread| unread.outcome(&self.follower.others)).collect()
+    }
+
     /// Sockets and pipes that were left out, since more are not followed at once.
     pub const fn left_out_others(&self) -> u64 {
         self.follower.others.left_out
@@ -421,12 +444,18 @@ impl Tracer {
 
     /// The process of a thread that made a call.
     pub fn process_of(&self, thread: u32) -> Option<u32> {
-        self.follower.threads.get(&thread).copied()
+        self.follower.threads.process_of(thread)
     }
 
-    /// Threads that made a call, each with its process.
+    /// Threads that made a call, each with its process; of very many those that were met last.
     pub fn threads(&self) -> impl Iterator<Item = (u32, u32)> {
-        self.follower.threads.iter().map(|(&thread, &process)| (thread, process))
+        self.follower.threads.all()
+    }
+
+    /// Processes of which a thread ended since this was last asked that had made a call, with their names. They may go
+    /// on.
+    pub fn take_ended(&mut self) -> Vec<(u32, String)> {
+        std::mem::take(&mut self.follower.ended)
     }
 
     /// Processes that made their first call since this was last asked, for who wants their names while they are there.
@@ -449,41 +478,4 @@ fn pairs((local, peer): (SocketAddr, SocketAddr)) -> [u64; 2] {
 /// Whether processes have the same numbers here and in the kernel. Where that can't be told, they are taken to.
 pub fn has_kernels_numbers() -> bool {
     fs::read_link("/proc/self/ns/pid").map_or(true, |namespace| namespace == Path::new(FIRST_PID_NAMESPACE))
-}
-
-/// Before Linux 5.11 maps count against `RLIMIT_MEMLOCK`.
-fn raise_locked_memory() {
-    let limit = getrlimit(Resource::Memlock);
-    let all = Rlimit { current: None, maximum: None };
-    if limit.current.is_some() && setrlimit(Resource::Memlock, all).is_err() {
-        // Without the right to raise it, as far as it goes.
-        let _ = setrlimit(Resource::Memlock, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    }
-}
-
-/// The functions of TCP's timers by their addresses; none where the kernel hides them (`kernel.kptr_restrict`).
-fn timers() -> HashMap<u64, Timer> {
-    let Ok(file) = File::open("/proc/kallsyms") else { return HashMap::new() };
-    let mut found = HashMap::new();
-    for line in BufReader::new(file).split(b'\n').map_while(Result::ok) {
-        if let Some((address, timer)) = timer(&line) {
-            found.insert(address, timer);
-            if found.len() == TIMERS.len() {
-                break;
-            }
-        }
-    }
-    found
-}
-
-const TIMERS: [(&[u8], Timer); 3] =
-    [(b"tcp_delack_timer", Timer::DelayedAck), (b"tcp_write_timer", Timer::Write), (b"tcp_pace_kick", Timer::Pacing)];
-
-/// `ffffffff81c3a2b0 t tcp_delack_timer`
-fn timer(line: &[u8]) -> Option<(u64, Timer)> {
-    let (_, timer) =
-        TIMERS.iter().find(|(name, _)| line.strip_suffix(*name).is_some_and(|before| before.ends_with(b" ")))?;
-    let digits = line.split(|&byte| byte == b' ').next()?;
-    let address = u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
-    (address != 0).then_some((address, *timer))
 }

@@ -46,6 +46,8 @@ pub(super) struct Others {
 struct Other {
     key: LocalKey,
     flow: FlowId,
+    /// Its first call.
+    met: Instant,
     /// Bytes that were written and read.
     out: u64,
     inward: u64,
@@ -73,9 +75,14 @@ impl Others {
         Self { sees_readers, ..Self::default() }
     }
 
-    /// The flow of what stands at this address.
-    pub(super) fn flow(&self, address: u64) -> Option<FlowId> {
-        self.known.get(&address).map(|other| other.flow)
+    /// The flow of what stands at this address, unless records were lost since its last one.
+    pub(super) fn flow(&self, address: u64, gaps: u64) -> Option<FlowId> {
+        self.known.get(&address).filter(|other| other.gaps == gaps).map(|other| other.flow)
+    }
+
+    /// When the first call was seen on what has this inode.
+    pub(super) fn first_call(&self, inode: u64) -> Option<Instant> {
+        self.known.values().filter(|other| other.key.inode == inode).map(|other| other.met).min()
     }
 
     /// Who read there last, or is about to.
@@ -156,8 +163,18 @@ impl Others {
         let coverage = Coverage::of(&[Kind::Writes, Kind::Reads, Kind::Queues]);
         let coverage = if self.sees_readers { coverage.and(Coverage::of(&[Kind::Tasks])) } else { coverage };
         sink.flow(flow, &Flow { key: FlowKey::Local(key), from_start: false, coverage });
-        let other =
-            Other { key, flow, out: 0, inward: 0, calls: Vec::new(), reader: None, has_unread: false, gaps, unnamed };
+        let other = Other {
+            key,
+            flow,
+            met: Instant::from_nanos(record.ns),
+            out: 0,
+            inward: 0,
+            calls: Vec::new(),
+            reader: None,
+            has_unread: false,
+            gaps,
+            unnamed,
+        };
         self.known.insert(record.socket, other);
     }
 }

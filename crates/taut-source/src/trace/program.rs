@@ -11,18 +11,20 @@
 use taut_bpf::instruction::{Alu, Instruction, Jump, R, Width};
 use taut_bpf::{Field, helper};
 
-use super::calls::{POLLS, RECEIVES, SENDS};
+use super::calls::{ACCEPTS, POLLS, RECEIVES, SENDS};
 use super::record::{What, at};
 use super::scope::Scope;
 use super::writer::{
-    CLOSED, ESTABLISHED, KEY, LISTEN, ON_MANY, ON_PIPE, ON_SOCKET, ON_TCP, Plan, RECEIVING, SYN_RECEIVED, SYN_SENT,
-    VALUE, thread,
+    CLOSED, ESTABLISHED, KEY, LISTEN, ON_LISTENER, ON_MANY, ON_PIPE, ON_SOCKET, ON_TCP, Plan, RECEIVING, SYN_RECEIVED,
+    SYN_SENT, VALUE, thread,
 };
 
 use R::{R0, R1, R6, R7, R8, R9, R10};
 
-/// The greatest number of descriptors that may be ready.
+/// The greatest number of descriptors that may be ready, and the greatest descriptor. What is more is an error.
 const MOST_READY: i32 = i32::MAX;
+/// `TASK_COMM_LEN`.
+const NAME_BYTES: u32 = 16;
 /// Shorter waits for a processor are no record, in ns.
 const LEAST_WAIT_NS: i32 = 50_000;
 /// Of waits for descriptors none of which was ready, so long ones are told of.
@@ -40,10 +42,19 @@ impl Plan<'_> {
             for number in SENDS.into_iter().chain(RECEIVES) {
                 w.a.jump_if_imm(Jump::Equal, R9, number as i32, wanted);
             }
-            let (polls, end) = (w.a.label(), w.end);
-            for number in POLLS {
+            let (polls, accepts, end) = (w.a.label(), w.a.label(), w.end);
+            for &number in POLLS {
                 w.a.jump_if_imm(Jump::Equal, R9, number as i32, polls);
             }
+            for number in ACCEPTS {
+                w.a.jump_if_imm(Jump::Equal, R9, number as i32, accepts);
+            }
+            w.a.jump(end);
+            w.a.place(accepts);
+            w.read(Width::B8, R8, R6, self.offsets.first_argument);
+            w.socket_of_descriptor(None);
+            w.only_wanted_ports();
+            w.enter(ON_LISTENER);
             w.a.jump(end);
             w.a.place(polls);
             // With a port, one that never used a socket that is traced waits for something else.
@@ -104,10 +115,11 @@ impl Plan<'_> {
             w.a.constant(R1, 0);
             w.a.store(Width::B8, R0, thread::CALL, R1);
             w.a.load(Width::B8, R6, R8, 8);
-            let (socket, pipe, many) = (w.a.label(), w.a.label(), w.a.label());
+            let [socket, pipe, many, listener] = [(); 4].map(|()| w.a.label());
             w.a.mov(R8, R9);
             w.a.alu_imm(Alu::ShiftRight, R8, 32);
             w.a.jump_if_imm(Jump::Equal, R8, (ON_MANY >> 32) as i32, many);
+            w.a.jump_if_imm(Jump::Equal, R8, (ON_LISTENER >> 32) as i32, listener);
             if self.others.is_some() {
                 w.a.jump_if_imm(Jump::Equal, R8, (ON_SOCKET >> 32) as i32, socket);
                 w.a.jump_if_imm(Jump::Equal, R8, (ON_PIPE >> 32) as i32, pipe);
@@ -116,6 +128,16 @@ impl Plan<'_> {
             w.forget_receiving();
             w.come_back(What::Return);
             let end = w.end;
+            w.a.jump(end);
+            w.a.place(listener);
+            w.a.jump_if_imm(Jump::Greater, R6, MOST_READY, end);
+            w.a.mov(R8, R6);
+            w.socket_of_descriptor(None);
+            w.read(Width::B1, R8, R7, self.offsets.state);
+            w.a.jump_if_imm(Jump::Equal, R8, CLOSED, end);
+            w.follow();
+            w.begin(What::Accepted);
+            w.submit();
             w.a.jump(end);
             w.a.place(many);
             // It failed: then the result is a very large number.
@@ -190,30 +212,35 @@ impl Plan<'_> {
 
     /// `net_dev_queue(skb)`
     pub(super) fn queue(&self) -> Vec<Instruction> {
-        let offsets = &self.offsets;
         self.write(|w| {
             w.a.load(Width::B8, R9, R1, 0);
-            w.load(Width::B8, R7, R9, offsets.skb_sk);
+            w.load(Width::B8, R7, R9, self.offsets.skb_sk);
             w.leave_if_zero(R7);
             w.only_marked_sockets();
             w.known();
             w.context();
             w.begin(What::Queue);
-            w.read_members(
-                R9,
-                &[
-                    (Width::B8, R6, offsets.skb_head),
-                    (Width::B2, R7, offsets.skb_transport_header),
-                    (Width::B8, R1, offsets.skb_data),
-                    (Width::B4, R9, offsets.skb_len),
-                ],
-            );
-            // Bytes from the header on: all, less what stands before it.
-            w.a.alu(Alu::Add, R6, R7);
-            w.a.alu(Alu::Add, R9, R1);
-            w.a.alu(Alu::Sub, R9, R6);
-            w.a.store(Width::B4, R8, at::LENGTH, R9);
-            w.copy_from(at::TCP, 20, R6, 0);
+            w.copy_segment();
+            w.submit();
+        })
+    }
+
+    /// `net_dev_start_xmit(skb, device)`, of devices in whose queue it may have waited. `queue` leads to what takes
+    /// packets into that.
+    pub(super) fn start(&self, queue: [u32; 3]) -> Vec<Instruction> {
+        self.write(|w| {
+            w.a.load(Width::B8, R9, R1, 0);
+            w.a.load(Width::B8, R8, R1, 8);
+            for member in queue {
+                w.load(Width::B8, R8, R8, member);
+                w.leave_if_zero(R8);
+            }
+            w.load(Width::B8, R7, R9, self.offsets.skb_sk);
+            w.leave_if_zero(R7);
+            w.only_marked_sockets();
+            w.known();
+            w.begin(What::Started);
+            w.copy_segment();
             w.submit();
         })
     }
@@ -229,7 +256,8 @@ impl Plan<'_> {
             w.context();
             w.a.store(Width::B8, R0, 0, R7);
             w.begin(What::Receive);
-            w.read_members(R9, &[(Width::B8, R6, offsets.skb_data), (Width::B4, R9, offsets.skb_len)]);
+            w.load(Width::B8, R6, R9, offsets.skb_data);
+            w.load(Width::B4, R9, R9, offsets.skb_len);
             w.a.store(Width::B4, R8, at::LENGTH, R9);
             w.copy_from(at::TCP, 20, R6, 0);
             w.submit();
@@ -267,8 +295,7 @@ impl Plan<'_> {
             w.a.jump_if_imm(Jump::Equal, R6, SYN_RECEIVED, accepted);
             w.a.jump_if_imm(Jump::Unequal, R6, SYN_SENT, end);
             w.known();
-            w.begin(What::Opened);
-            w.submit();
+            w.open();
             w.a.jump(end);
             // It will be accepted from a socket that listens. Who does that makes its first call on it later, and what
             // comes until then is followed.
@@ -278,8 +305,7 @@ impl Plan<'_> {
                 Scope::Processes => w.only_listened_ports(),
             }
             w.follow();
-            w.begin(What::Opened);
-            w.submit();
+            w.open();
             w.a.jump(end);
             // A connect(2) of this thread; its first segment leaves next.
             w.a.place(opens);
@@ -420,24 +446,33 @@ impl Plan<'_> {
         })
     }
 
-    /// `sched_process_exit(task, …)`: a thread calls no more; when none of the process is left, its number may be used
-    /// again.
+    /// `sched_process_exit(task, …)`: a thread calls no more, and its process may not be there any more when somebody
+    /// looks for its name; when none of the process is left, its number may be used again.
     pub(super) fn exit(&self) -> Vec<Instruction> {
         self.write(|w| {
             w.a.load(Width::B8, R6, R1, 0);
             w.read(Width::B4, R8, R6, self.offsets.task_pid);
             w.a.store(Width::B4, R10, KEY, R8);
             w.delete(self.maps.threads, KEY);
-            if self.scope != Scope::Processes {
-                return;
+            w.a.mov(R9, R0);
+            let is_told = w.a.label();
+            if self.scope == Scope::Processes {
+                w.read(Width::B8, R7, R6, self.offsets.task_signal);
+                w.read(Width::B4, R8, R7, self.offsets.signal_live);
+                w.a.jump_if_imm(Jump::Unequal, R8, 0, is_told);
+                w.read(Width::B4, R8, R6, self.offsets.task_tgid);
+                w.a.store(Width::B4, R10, KEY, R8);
+                w.delete(self.maps.targets, KEY);
             }
-            w.read(Width::B8, R7, R6, self.offsets.task_signal);
-            w.read(Width::B4, R8, R7, self.offsets.signal_live);
+            // Last, as there may be no room for it.
+            w.a.place(is_told);
             let end = w.end;
-            w.a.jump_if_imm(Jump::Unequal, R8, 0, end);
-            w.read(Width::B4, R8, R6, self.offsets.task_tgid);
-            w.a.store(Width::B4, R10, KEY, R8);
-            w.delete(self.maps.targets, KEY);
+            w.a.jump_if_imm(Jump::Unequal, R9, 0, end);
+            w.read(Width::B8, R9, R6, self.offsets.task_leader);
+            w.a.constant(R7, 0);
+            w.begin(What::Named);
+            w.copy_from(at::TCP, NAME_BYTES, R9, self.offsets.task_name);
+            w.submit();
         })
     }
 }

@@ -67,7 +67,7 @@ impl Readers {
 
     /// A wait of a thread for several descriptors is over: the sockets that are new to it, and to the others of its
     /// process if these share them. `process_of` is that of each thread.
-    pub(super) fn told(&mut self, thread: u32, process: u32, process_of: &HashMap<u32, u32>) -> BTreeSet<u64> {
+    pub(super) fn told(&mut self, thread: u32, process: u32, process_of: impl Fn(u32) -> Option<u32>) -> BTreeSet<u64> {
         let mut told = BTreeSet::new();
         let mut tell = |sockets: &mut BTreeMap<u64, u8>| {
             sockets.retain(|socket, times| {
@@ -78,7 +78,7 @@ impl Readers {
             !sockets.is_empty()
         };
         if self.sharing.contains(&process) {
-            let is_ours = |other: &u32| *other == thread || process_of.get(other) == Some(&process);
+            let is_ours = |other: &u32| *other == thread || process_of(*other) == Some(process);
             self.untold.retain(|other, sockets| !is_ours(other) || tell(sockets));
         } else if self.untold.get_mut(&thread).is_some_and(|sockets| !tell(sockets)) {
             self.untold.remove(&thread);
@@ -110,7 +110,7 @@ mod tests {
         let processes = HashMap::from([(1, 1), (2, 1), (3, 3)]);
         let mut readers = Readers::default();
         let told = |readers: &mut Readers, thread, process| {
-            readers.told(thread, process, &processes).into_iter().collect::<Vec<_>>()
+            readers.told(thread, process, |other| processes.get(&other).copied()).into_iter().collect::<Vec<_>>()
         };
         for (socket, reader) in [(10, 1), (11, 2), (12, 3)] {
             readers.set(socket, Some(reader));

@@ -10,11 +10,11 @@ pub(super) mod at {
     pub(in crate::trace) const TIMER: i16 = 24;
     /// The thread in the lower half, its process in the upper one.
     pub(in crate::trace) const TASK: i16 = 32;
-    /// 20 bytes of the segment's header; of a call on what is not TCP, the number of the inode.
+    /// 20 bytes of the segment's header; of a call on what is not TCP, the number of the inode; of a process, its name.
     pub(in crate::trace) const TCP: i16 = 40;
     /// Bytes of the segment from its header on.
     pub(in crate::trace) const LENGTH: i16 = 60;
-    /// Of a system call, or of what was written or read without one.
+    /// Of a system call, or of what was written or read without one; whether what opened is of MPTCP.
     pub(in crate::trace) const RESULT: i16 = 64;
     /// Of the system call; else the flags (`MSG_PEEK`).
     pub(in crate::trace) const NUMBER: i16 = 72;
@@ -66,6 +66,12 @@ pub(super) enum What {
     Opened = 16,
     /// Something came for a socket of TCP that is not established.
     Arrived = 17,
+    /// The program has accepted the connection.
+    Accepted = 18,
+    /// A thread that called ends: the name of its process.
+    Named = 19,
+    /// A segment has left the queue of a device.
+    Started = 20,
 }
 
 /// Which structure a record has copies of.
@@ -82,7 +88,7 @@ pub(super) enum Copied {
 }
 
 impl What {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 20] = [
         Self::Call,
         Self::Return,
         Self::Queue,
@@ -100,13 +106,16 @@ impl What {
         Self::Polled,
         Self::Opened,
         Self::Arrived,
+        Self::Accepted,
+        Self::Named,
+        Self::Started,
     ];
 
     pub(super) const fn copied(self) -> Copied {
         match self {
             Self::SocketCall | Self::SocketReturn | Self::SocketReady => Copied::Socket,
             Self::PipeCall | Self::PipeReturn => Copied::Pipe,
-            Self::Ran | Self::Polled => Copied::Nothing,
+            Self::Ran | Self::Polled | Self::Named | Self::Started => Copied::Nothing,
             _ => Copied::Tcp,
         }
     }
@@ -123,6 +132,7 @@ impl What {
                 | Self::SocketReturn
                 | Self::PipeCall
                 | Self::PipeReturn
+                | Self::Accepted
         )
     }
 }
@@ -140,6 +150,8 @@ pub(super) struct Record<'a> {
     pub(super) segment: Segment,
     /// Of what is not TCP.
     pub(super) inode: u64,
+    /// Of a [`What::Named`], with zeros behind it.
+    pub(super) name: &'a [u8],
     pub(super) result: i64,
     pub(super) number: u32,
     pub(super) lost: u64,
@@ -147,7 +159,7 @@ pub(super) struct Record<'a> {
     pub(super) copies: &'a [u8],
 }
 
-/// The segment of a [`What::Queue`] or [`What::Receive`], in TCP's own numbers.
+/// The segment of a [`What::Queue`], [`What::Receive`] or [`What::Started`], in TCP's own numbers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Segment {
     pub(super) seq: u32,
@@ -156,6 +168,7 @@ pub(super) struct Segment {
     pub(super) ack: u32,
     /// As it stands in the header, not scaled.
     pub(super) window: u16,
+    pub(super) is_syn: bool,
     pub(super) is_fin: bool,
     pub(super) payload: u32,
 }
@@ -179,11 +192,17 @@ impl<'a> Record<'a> {
             process: (task >> 32) as u32,
             segment: Segment::parse(tcp, word(at::LENGTH)),
             inode: long(at::TCP),
+            name: &tcp[..16],
             result: long(at::RESULT).cast_signed(),
             number: word(at::NUMBER),
             lost: long(at::LOST),
             copies,
         })
+    }
+
+    /// Whether a [`What::Opened`] is of a part of a connection of MPTCP.
+    pub(super) fn is_path(&self) -> bool {
+        self.what == What::Opened && self.result == 1
     }
 
     /// The result of a [`What::Written`] or [`What::Taken`]: an `int`, whose upper half the tracepoint leaves empty.
@@ -206,6 +225,7 @@ impl Segment {
             end: seq.wrapping_add(counted),
             ack: word(8),
             window: u16::from_be_bytes([tcp[14], tcp[15]]),
+            is_syn,
             is_fin,
             payload,
         }

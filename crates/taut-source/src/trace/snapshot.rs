@@ -7,6 +7,9 @@ use super::record::{Record, What};
 
 /// States of include/net/tcp_states.h in which the peer's FIN counts as a received byte.
 pub(super) const AFTER_FIN: [u64; 3] = [8, 9, 11];
+/// Those in which the own FIN counts as a byte that was written and is not acknowledged, and those after that.
+const OWN_FIN: [u64; 3] = [4, 9, 11];
+const AFTER_OWN_FIN: [u64; 2] = [5, 6];
 pub(super) const SYN_SENT: u64 = 2;
 pub(super) const SYN_RECEIVED: u64 = 3;
 pub(super) const CLOSED: u64 = 7;
@@ -74,10 +77,12 @@ pub(super) fn state(layout: &Layout, record: &Record<'_>, now: &Snapshot) -> Soc
     let bytes = |a: u32, b: u32| ahead(a, b).max(0) as u32;
     let is_paced = get(Known::PacingStatus) == PACING_NEEDED;
     let wait = if is_paced { now.wstamp.saturating_sub(record.ns) } else { 0 };
+    let (unsent, in_flight) = (bytes(now.write_seq, now.snd_nxt), bytes(now.snd_nxt, now.snd_una));
+    let own_fin = OWN_FIN.contains(&connection);
     let small = ahead(now.snd_sml, now.snd_una) > 0 && ahead(now.snd_sml, now.snd_nxt) <= 0;
     SocketState {
-        unsent_bytes: bytes(now.write_seq, now.snd_nxt),
-        in_flight_bytes: bytes(now.snd_nxt, now.snd_una),
+        unsent_bytes: unsent.saturating_sub(u32::from(own_fin)),
+        in_flight_bytes: in_flight.saturating_sub(u32::from(own_fin && unsent == 0)),
         unread_bytes: bytes(now.rcv_nxt, now.copied_seq).saturating_sub(u32::from(has_fin)),
         in_flight_segments: now.packets_out.saturating_sub(left).saturating_add(number(Known::RetransOut)),
         congestion_window_segments: number(Known::SndCwnd),
@@ -86,6 +91,7 @@ pub(super) fn state(layout: &Layout, record: &Record<'_>, now: &Snapshot) -> Soc
         mss_bytes: number(Known::MssCache),
         // The tracepoint stands before the change.
         is_opening: connection == SYN_SENT && record.what != What::Opened,
+        is_ended: unsent == 0 && own_fin || AFTER_OWN_FIN.contains(&connection),
         recovery: match get(Known::CaState) {
             3 => Recovery::Repeating,
             4.. => Recovery::AfterTimeout,
@@ -95,6 +101,8 @@ pub(super) fn state(layout: &Layout, record: &Record<'_>, now: &Snapshot) -> Soc
         window_probes: get(Known::ProbesOut) as u8,
         small_in_flight: Some(small),
         pacing_wait_ns: u32::try_from(wait).unwrap_or(u32::MAX),
+        // Of that another tracepoint tells.
+        device_bytes: 0,
         send_buffer_full: number(Known::WriteQueued) >= number(Known::SendBuffer),
         no_delay: Some(nonagle & NAGLE_OFF != 0),
         cork: Some(nonagle & NAGLE_CORK != 0),

@@ -7,8 +7,9 @@
 use std::collections::VecDeque;
 
 use taut_event::{AckSentBy, Call, Direction, FlowId, Release, Sink, Stamp, TaskId, Timer, What as Happened};
-use taut_time::Instant;
+use taut_time::{Duration, Instant};
 
+use super::last::Last;
 use super::layout::{Known, Layout};
 use super::record::{Record, Segment, What};
 use super::snapshot::{
@@ -25,6 +26,8 @@ const ESTABLISHED: u64 = 1;
 pub(super) const EAGAIN: i32 = -11;
 /// `MSG_PEEK`.
 pub(super) const PEEK: u32 = 2;
+/// What waits to be accepted for so long is not about to be: then the queue is looked at.
+const LOOK_AFTER: Duration = Duration::from_millis(100);
 const WRITE_END: Happened = Happened::Reached(Stamp::WriteEnd);
 
 /// A socket in the kernel.
@@ -41,6 +44,7 @@ pub(super) struct Socket {
     pub(super) wstamp: u64,
     /// End of the last small segment, likewise.
     pub(super) small: Option<u32>,
+    pub(super) last: Last,
     /// The calls on it that are going on: one thread may wait to read while another one writes.
     pub(super) calls: Vec<CallBegun>,
     /// Up to where reads were told: two threads may wait in one at once.
@@ -57,6 +61,7 @@ pub(super) struct Socket {
     pub(super) came_to: u32,
     /// When it was opened from the other end, if nothing was seen of it since.
     pub(super) opened_at: Option<Instant>,
+    pub(super) accept: Accept,
     /// It will be accepted, and by whom is told by the first call on it.
     pub(super) is_awaited: bool,
     /// What came until then.
@@ -74,9 +79,22 @@ pub(super) struct Socket {
     pub(super) is_unanswered: bool,
 }
 
+/// Whether its program has a connection that the other end opened.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Accept {
+    /// Nothing was seen of that.
+    NotSeen,
+    /// It waits; from when on its queue is to be looked at.
+    Waits {
+        look: Instant,
+    },
+    Done,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallBegun {
     pub(super) thread: u32,
+    pub(super) is_send: bool,
     pub(super) write_seq: u32,
     pub(super) copied_seq: u32,
 }
@@ -85,6 +103,8 @@ impl Socket {
     /// As it is met; `gaps` were there before.
     pub(super) fn new(layout: &Layout, record: &Record<'_>, ends: Ends, gaps: u64) -> Self {
         let number = |known| layout.word(record.copies, known);
+        // What opened it may have brought data (TCP Fast Open).
+        let is_opening = layout.get(record.copies, Known::State) == SYN_RECEIVED;
         Self {
             ends,
             flow: None,
@@ -93,14 +113,16 @@ impl Socket {
             sent: VecDeque::new(),
             wstamp: 0,
             small: None,
+            last: Last::default(),
             calls: Vec::new(),
             read_to: None,
             reader: None,
             has_unread: false,
             seen_to: None,
             heard_to: None,
-            came_to: number(Known::RcvNxt),
+            came_to: number(if is_opening { Known::CopiedSeq } else { Known::RcvNxt }),
             opened_at: None,
+            accept: Accept::NotSeen,
             is_awaited: false,
             early: Vec::new(),
             sent_by: AckSentBy::NotSeen,
@@ -136,23 +158,23 @@ impl Socket {
         let is_call = record.what.is_of_program() || is_connect(layout, record, self.seen_to.is_none());
         // Anybody may be running when a segment comes.
         let who = is_call.then_some(TaskId(record.thread));
+        let is_accepted = record.what == What::Opened && get(Known::State) == SYN_RECEIVED;
+        // One path of several is accepted with the first one, which nothing tells of.
+        self.is_awaited |= is_accepted && self.flow.is_none() && !record.is_path();
         let mut early = std::mem::take(&mut self.early);
         let mut events = Events::new(Instant::from_nanos(record.ns), who, self.flow, sink);
         events.early = self.is_awaited.then_some(&mut early);
         self.opening(layout, record, &now, &mut events);
         // More has left than was seen to leave: events of this socket were missed.
-        let is_unseen = self.seen_to.is_some_and(|seen| ahead(now.snd_nxt, seen) > 0);
+        let is_syn = record.what == What::Queue && record.segment.is_syn;
+        let is_unseen = !is_syn && self.seen_to.is_some_and(|seen| ahead(now.snd_nxt, seen) > 0);
         // Or more has come than was seen to come. A call copies the state without the socket's lock: a segment may come
         // between the begin of its record and the copy, so only what holds the lock is asked.
         let is_established = get(Known::State) == ESTABLISHED;
         let is_asked = is_established && matches!(record.what, What::Queue | What::Receive);
         let is_unheard = is_asked && self.heard_to.is_some_and(|heard| ahead(now.rcv_nxt, heard) > 0);
         if self.gaps != gaps || is_unseen || is_unheard {
-            self.gaps = gaps;
-            self.sent.clear();
-            self.calls.clear();
-            self.small = None;
-            events.tell(Direction::Forward, Happened::Gap, 0, 0);
+            self.gap(gaps, &mut events);
         }
         if is_asked {
             let came = if record.what == What::Receive { record.segment.end } else { now.rcv_nxt };
@@ -160,6 +182,22 @@ impl Socket {
             self.heard_to = Some(later(before, later(now.rcv_nxt, came)));
         } else if !is_established {
             self.heard_to = None;
+        }
+        if get(Known::State) == SYN_RECEIVED {
+            self.came(now.rcv_nxt, &mut events);
+        }
+        if record.what == What::Receive && self.calls.iter().any(|call| call.is_send) {
+            let is_full = number(Known::WriteQueued) >= number(Known::SendBuffer);
+            if let Some((state, ns)) = self.last.written(&now, is_full) {
+                let at = std::mem::replace(&mut events.at, Instant::from_nanos(ns));
+                events.tell(Direction::Forward, Happened::State(state), 0, 0);
+                events.at = at;
+            }
+        }
+        if record.what.is_of_program()
+            && matches!(std::mem::replace(&mut self.accept, Accept::Done), Accept::Waits { .. })
+        {
+            events.tell(Direction::Backward, Happened::Accepted, 0, 0);
         }
         match record.what {
             What::Call => self.begin(record, &now, &mut events),
@@ -180,9 +218,13 @@ impl Socket {
             }
             What::Opened => {
                 self.opened(&now);
-                let is_accepted = get(Known::State) == SYN_RECEIVED;
                 self.opened_at = is_accepted.then_some(events.at);
-                self.is_awaited = is_accepted && self.flow.is_none();
+                if record.is_path() {
+                    events.tell(Direction::Forward, Happened::IsPath, 0, 0);
+                } else if is_accepted && matches!(self.accept, Accept::NotSeen) {
+                    self.accept = Accept::Waits { look: events.at + LOOK_AFTER };
+                    events.tell(Direction::Backward, Happened::Awaits, 0, 0);
+                }
             }
             // What is not TCP has another follower.
             What::SocketCall
@@ -191,7 +233,10 @@ impl Socket {
             | What::PipeCall
             | What::PipeReturn
             | What::Ran
-            | What::Polled => {}
+            | What::Polled
+            | What::Named
+            | What::Accepted
+            | What::Started => {}
             What::Written => self.written(record, &now, &mut events),
             What::Taken => self.taken(record, &now, &mut events),
         }
@@ -202,8 +247,18 @@ impl Socket {
             state.unread_bytes = ahead(self.came_to, now.copied_seq).max(0) as u32;
         }
         self.has_unread = state.unread_bytes > 0;
+        self.last.told(&mut state, &now, record.ns);
         events.tell(Direction::Forward, Happened::State(state), 0, 0);
         self.early = early;
+    }
+
+    /// Records of it are missing: what is remembered may not be so any more.
+    pub(super) fn gap(&mut self, gaps: u64, events: &mut Events<'_, impl Sink>) {
+        self.gaps = gaps;
+        self.sent.clear();
+        self.calls.clear();
+        self.small = None;
+        events.tell(Direction::Forward, Happened::Gap, 0, 0);
     }
 
     /// What came with the segment that opened it, of which `tcp_probe` does not tell: accept(2) may wait for that
@@ -220,13 +275,14 @@ impl Socket {
     }
 
     fn begin(&mut self, record: &Record<'_>, now: &Snapshot, events: &mut Events<'_, impl Sink>) {
-        let call = CallBegun { thread: record.thread, write_seq: now.write_seq, copied_seq: now.copied_seq };
+        let is_send = is_send(record.number);
+        let call = CallBegun { thread: record.thread, is_send, write_seq: now.write_seq, copied_seq: now.copied_seq };
         // A thread makes one call at a time: the end of an older one was not seen.
         self.take_call(record.thread);
         if self.calls.len() < MOST_CALLS {
             self.calls.push(call);
         }
-        if is_send(record.number) {
+        if is_send {
             let from = self.out.of(now.write_seq);
             events.tell(Direction::Forward, Happened::Reached(Stamp::WriteBegin), from, from);
         } else {
@@ -364,11 +420,17 @@ impl Socket {
         if self.sent.len() < MOST_SENT {
             self.sent.push_back((segment.end, packets));
         }
-        let from = self.out.of(now.snd_nxt);
+        let first = segment.seq.wrapping_add(u32::from(segment.is_syn));
+        if segment.is_syn {
+            // A call may bring it about that has data for it.
+            let early = self.calls.iter_mut().filter(|call| call.write_seq == segment.seq);
+            early.for_each(|call| call.write_seq = first);
+        }
+        let from = self.out.of(if segment.is_syn { first } else { now.snd_nxt });
         now.snd_nxt = segment.end;
         now.packets_out = now.packets_out.saturating_add(packets);
         // SYN and FIN have a number and are no data.
-        let to = self.out.of(segment.seq.wrapping_add(segment.payload));
+        let to = self.out.of(first.wrapping_add(segment.payload));
         if segment.payload > 0 && to > from {
             events.tell(Direction::Forward, Happened::Released(release), from, to);
             events.tell(Direction::Forward, Happened::Reached(Stamp::Scheduled), from, to);

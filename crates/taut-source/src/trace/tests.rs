@@ -2,7 +2,10 @@ use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
+use taut_event::Timer;
+
 use super::hooks::Hook;
+use super::timers::timer;
 use super::*;
 
 /// Notes loudly that a test can't run here.
@@ -26,6 +29,7 @@ fn a_timer_is_known_by_its_name_and_not_by_a_part_of_it() {
 }
 
 /// Each program is taken by this kernel, and costs the verifier little: its work grows with the program's length alone.
+/// So do those for older kernels, which call the kernel to read.
 #[test]
 fn the_verifier_takes_each_program_and_looks_at_each_instruction_about_once() {
     const NAME: &str = "trace::the_verifier_takes_each_program_and_looks_at_each_instruction_about_once";
@@ -37,8 +41,12 @@ fn the_verifier_takes_each_program_and_looks_at_each_instruction_about_once() {
     let (layout, offsets) = (Layout::of(&btf).unwrap(), Offsets::of(&btf).unwrap());
     let others = Others::of(&btf).ok();
     println!("{} ranges, {} bytes a record", layout.ranges.len(), record::HEADER + layout.bytes);
-    for scope in [Scope::Processes, Scope::Port(443)] {
-        let plan = Plan { layout: &layout, others: others.as_ref(), offsets, maps: maps.numbers(), scope };
+    let cast = Cast::of(&btf);
+    println!("reads by {}", if cast.is_some() { "a cast" } else { "calls" });
+    for (scope, cast) in
+        [Scope::Processes, Scope::Port(443)].into_iter().flat_map(|scope| [(scope, cast), (scope, None)])
+    {
+        let plan = Plan { layout: &layout, others: others.as_ref(), offsets, maps: maps.numbers(), scope, cast };
         for hook in &HOOKS {
             let Some(code) = (hook.code)(&plan) else { continue };
             let Some((kind, purpose)) = hook.kind(&btf) else { continue };
@@ -58,7 +66,8 @@ fn a_hook_with_other_arguments_is_refused_by_name() {
         return skip("trace::a_hook_with_other_arguments_is_refused_by_name", "no BPF here");
     };
     let (layout, offsets) = (Layout::of(&btf).unwrap(), Offsets::of(&btf).unwrap());
-    let plan = Plan { layout: &layout, others: None, offsets, maps: maps.numbers(), scope: Scope::Processes };
+    let plan =
+        Plan { layout: &layout, others: None, offsets, maps: maps.numbers(), scope: Scope::Processes, cast: None };
     let hook = |name, arguments| Hook { name, arguments, is_needed: true, code: |plan| Some(plan.repeat()) };
     let refused = |hook: &Hook| attach(hook, &plan, &btf).unwrap_err().to_string();
     assert!(
@@ -91,7 +100,8 @@ fn threads_have_their_places_until_they_end_and_a_call_without_one_counts_as_los
     const NAME: &str = "trace::threads_have_their_places_until_they_end_and_a_call_without_one_counts_as_lost";
     let (Ok(btf), Ok(maps)) = (Btf::of_kernel(), Maps::create()) else { return skip(NAME, "no BPF here") };
     let (layout, offsets) = (Layout::of(&btf).unwrap(), Offsets::of(&btf).unwrap());
-    let plan = Plan { layout: &layout, others: None, offsets, maps: maps.numbers(), scope: Scope::Processes };
+    let plan =
+        Plan { layout: &layout, others: None, offsets, maps: maps.numbers(), scope: Scope::Processes, cast: None };
     let attached = |name| attach(HOOKS.iter().find(|hook| hook.name == name).unwrap(), &plan, &btf).unwrap();
     let _programs = ["sched_process_exit", "sys_enter", "sys_exit"].map(attached);
     let pid = std::process::id();

@@ -59,6 +59,11 @@ pub(super) fn ends(layout: &Layout, copies: &[u8]) -> Option<Ends> {
     Some((SocketAddr::new(local, own), SocketAddr::new(remote, peer)))
 }
 
+/// An IPv4 address as such, also that of a socket of IPv6.
+pub(super) fn canonical(end: SocketAddr) -> SocketAddr {
+    SocketAddr::new(end.ip().to_canonical(), end.port())
+}
+
 /// What came for a socket before it was known whose it is.
 #[derive(Clone, Debug)]
 pub(super) struct Early {
@@ -73,10 +78,11 @@ const MOST_EARLY: usize = 16;
 
 /// Keeps what came before it is known whose the socket is.
 fn keep(early: &mut Vec<Early>, new: Early) {
-    if early.len() < MOST_EARLY {
-        early.push(new);
-    } else if let Some(last) = early.iter_mut().rev().find(|last| is_alike(&last.what, &new.what)) {
-        (last.what, last.bytes.end) = (new.what, new.bytes.end);
+    let is_full = early.len() >= MOST_EARLY;
+    match early.iter_mut().rev().find(|last| is_full && is_alike(&last.what, &new.what)) {
+        Some(last) => (last.what, last.bytes.end) = (new.what, new.bytes.end),
+        // Beyond that one of each kind.
+        None => early.push(new),
     }
 }
 
@@ -102,7 +108,14 @@ impl<'a, S: Sink> Events<'a, S> {
     pub(super) fn tell(&mut self, direction: Direction, what: Happened, from: u64, to: u64) {
         let bytes = ByteRange::new(from, to.max(from));
         let Some(flow) = self.flow else {
-            let is_of_peer = matches!(what, Happened::Reached(Stamp::Received) | Happened::State(_) | Happened::Gap);
+            let is_of_peer = matches!(
+                what,
+                Happened::Reached(Stamp::Received)
+                    | Happened::State(_)
+                    | Happened::Gap
+                    | Happened::Awaits
+                    | Happened::Listens(_)
+            );
             if let Some(early) = self.early.as_deref_mut().filter(|_| is_of_peer) {
                 keep(early, Early { at: self.at, what, bytes });
             }
@@ -125,7 +138,7 @@ impl<'a, S: Sink> Events<'a, S> {
     pub(super) fn tell_early(&mut self, early: Vec<Early>) {
         for Early { at, what, bytes } in early {
             self.at = at;
-            let is_arrival = matches!(what, Happened::Reached(_));
+            let is_arrival = matches!(what, Happened::Reached(_) | Happened::Awaits);
             let direction = if is_arrival { Direction::Backward } else { Direction::Forward };
             self.tell(direction, what, bytes.start, bytes.end);
         }

@@ -3,7 +3,8 @@
 use taut_bpf::helper;
 use taut_bpf::instruction::{Alu, Assembler, Instruction, Jump, Label, R, Width};
 
-use super::layout::{Layout, MOST_AT_ONCE, Offsets, Others};
+use super::cast::Cast;
+use super::layout::{Layout, MOST_AT_ONCE, Offsets, Others, parts};
 use super::maps::MapNumbers;
 use super::record::{Copied, HEADER, What, at};
 use super::scope::Scope;
@@ -63,6 +64,8 @@ pub(super) const ON_SOCKET: i64 = 2 << 32;
 pub(super) const ON_PIPE: i64 = 3 << 32;
 /// Or on several descriptors at once.
 pub(super) const ON_MANY: i64 = 4 << 32;
+/// Or it takes what a listening socket has.
+pub(super) const ON_LISTENER: i64 = 5 << 32;
 
 /// Members of a structure within so many bytes are read at once.
 const MOST_TOGETHER: u32 = 128;
@@ -76,6 +79,8 @@ pub(super) struct Plan<'a> {
     pub(super) offsets: Offsets,
     pub(super) maps: MapNumbers,
     pub(super) scope: Scope,
+    /// Where the kernel has no such thing, each read is a call of it.
+    pub(super) cast: Option<Cast>,
 }
 
 /// A program being written. R7 is the socket throughout.
@@ -102,6 +107,9 @@ impl Plan<'_> {
 impl Writer<'_> {
     /// Reads memory of the kernel into a register; what can't be read is 0.
     pub(super) fn read(&mut self, width: Width, dst: R, base: R, offset: u32) {
+        if let Some(cast) = self.plan.cast {
+            return cast.read(&mut self.a, width, dst, base, offset);
+        }
         // The base first: it may be one of the arguments.
         self.a.mov(R3, base);
         self.a.alu_imm(Alu::Add, R3, offset as i32);
@@ -122,7 +130,7 @@ impl Writer<'_> {
     pub(super) fn read_members(&mut self, base: R, members: &[(Width, R, u32)]) {
         let from = members.iter().map(|&(_, _, offset)| offset).min().unwrap_or(0) / 8 * 8;
         let end = members.iter().map(|&(width, _, offset)| offset + width.bytes()).max().unwrap_or(0);
-        if end - from > MOST_TOGETHER {
+        if self.plan.cast.is_some() || end - from > MOST_TOGETHER {
             // The base last: it may be one of the registers.
             let (last, others): (Vec<_>, Vec<_>) = members.iter().partition(|&&(_, dst, _)| dst == base);
             for &&(width, dst, offset) in others.iter().chain(&last) {
@@ -148,6 +156,13 @@ impl Writer<'_> {
 
     /// Copies memory of the kernel into the record.
     pub(super) fn copy_from(&mut self, to: i16, bytes: u32, base: R, offset: u32) {
+        if self.plan.cast.is_some() {
+            for (at, width) in parts(0, bytes) {
+                self.read(width, R1, base, offset + at);
+                self.a.store(width, R8, to + at as i16, R1);
+            }
+            return;
+        }
         self.a.mov(R3, base);
         self.a.alu_imm(Alu::Add, R3, offset as i32);
         self.a.mov(R1, R8);
@@ -197,7 +212,7 @@ impl Writer<'_> {
         self.look_up(self.plan.maps.targets, KEY);
     }
 
-    /// Ends if the thread is in a call that is traced, which tells of itself.
+    /// Ends if the thread is in a call on a socket, which tells of itself. One on a pipe may be splice(2).
     pub(super) fn only_outside_of_calls(&mut self) {
         let outside = self.a.label();
         self.a.call(helper::GET_CURRENT_PID_TGID);
@@ -206,8 +221,11 @@ impl Writer<'_> {
         self.a.call(helper::MAP_LOOKUP_ELEM);
         self.a.jump_if_imm(Jump::Equal, R0, 0, outside);
         self.a.load(Width::B8, R1, R0, thread::CALL);
+        self.a.alu_imm(Alu::ShiftRight, R1, 32);
         let end = self.end;
-        self.a.jump_if_imm(Jump::Unequal, R1, 0, end);
+        for on in [ON_TCP, ON_SOCKET] {
+            self.a.jump_if_imm(Jump::Equal, R1, (on >> 32) as i32, end);
+        }
         self.a.place(outside);
     }
 
@@ -375,6 +393,19 @@ impl Writer<'_> {
         self.a.alu(Alu::Or, R8, R6);
     }
 
+    /// Reports that the socket is open, and whether it is a part of a connection of MPTCP.
+    pub(super) fn open(&mut self) {
+        self.a.constant(R9, 0);
+        if let Some(is_mptcp) = self.plan.offsets.is_mptcp {
+            self.read(Width::B1, R9, R7, is_mptcp.byte());
+            self.a.alu_imm(Alu::ShiftRight, R9, (is_mptcp.bit_offset % 8) as i32);
+            self.a.alu_imm(Alu::And, R9, 1);
+        }
+        self.begin(What::Opened);
+        self.a.store(Width::B8, R8, at::RESULT, R9);
+        self.submit();
+    }
+
     /// Follows a socket that is being opened.
     pub(super) fn follow_opening(&mut self) {
         self.a.store(Width::B8, R10, KEY, R7);
@@ -482,13 +513,14 @@ impl Writer<'_> {
     pub(super) fn begin(&mut self, what: What) {
         let (reserved, end) = (self.a.label(), self.end);
         let plan = self.plan;
-        let (bytes, ranges) = match (what.copied(), plan.others) {
-            (Copied::Nothing, _) => (0, &[][..]),
-            (Copied::Socket, Some(others)) => (others.socket.bytes, &others.socket.ranges[..]),
-            (Copied::Pipe, Some(others)) => (others.pipe.bytes, &others.pipe.ranges[..]),
-            _ => (plan.layout.bytes, &plan.layout.ranges[..]),
+        let copied = match (what.copied(), plan.others) {
+            (Copied::Nothing, _) => None,
+            (Copied::Socket, Some(others)) => Some(&others.socket),
+            (Copied::Pipe, Some(others)) => Some(&others.pipe),
+            _ => Some(plan.layout),
         };
-        let is_alone = matches!(what, What::Repeat | What::Close | What::Opened | What::Arrived);
+        let bytes = copied.map_or(0, |layout| layout.bytes);
+        let is_alone = matches!(what, What::Repeat | What::Close | What::Opened | What::Arrived | What::Accepted);
         if is_alone || what.copied() != Copied::Tcp {
             self.a.constant(R1, 0);
             self.a.store(Width::B8, R10, RECEIVING, R1);
@@ -517,13 +549,42 @@ impl Writer<'_> {
         self.a.store(Width::B8, R8, at::LOST, R1);
         self.a.constant(R1, what as i64);
         self.a.store(Width::B8, R8, at::WHAT, R1);
-        for range in ranges {
-            self.read_at_once(R7, range.from, range.bytes);
+        if let Some(layout) = copied {
+            self.copy_members(layout);
+        }
+    }
+
+    /// Copies what a record keeps of the socket.
+    fn copy_members(&mut self, layout: &Layout) {
+        let cast = self.plan.cast.zip(layout.structure);
+        if let Some((cast, structure)) = cast {
+            cast.structure(&mut self.a, R7, structure);
+        }
+        for range in &layout.ranges {
+            let (base, from) = if cast.is_some() { (R0, range.from as i16) } else { (R10, BUFFER) };
+            if cast.is_none() {
+                self.read_at_once(R7, range.from, range.bytes);
+            }
             for pick in &range.picks {
-                self.a.load(pick.width, R1, R10, BUFFER + pick.from as i16);
+                self.a.load(pick.width, R1, base, from + pick.from as i16);
                 self.a.store(pick.width, R8, (HEADER + pick.at) as i16, R1);
             }
         }
+    }
+
+    /// Copies the header of the packet in R9, which goes out, and notes how long it is from there on.
+    pub(super) fn copy_segment(&mut self) {
+        let offsets = self.plan.offsets;
+        self.load(Width::B8, R6, R9, offsets.skb_head);
+        self.load(Width::B2, R7, R9, offsets.skb_transport_header);
+        self.load(Width::B8, R1, R9, offsets.skb_data);
+        self.load(Width::B4, R9, R9, offsets.skb_len);
+        // Bytes from the header on: all, less what stands before it.
+        self.a.alu(Alu::Add, R6, R7);
+        self.a.alu(Alu::Add, R9, R1);
+        self.a.alu(Alu::Sub, R9, R6);
+        self.a.store(Width::B4, R8, at::LENGTH, R9);
+        self.copy_from(at::TCP, 20, R6, 0);
     }
 
     pub(super) fn submit(&mut self) {

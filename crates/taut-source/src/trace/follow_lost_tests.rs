@@ -1,0 +1,104 @@
+//! Lost records, and what comes after them and before a socket's own next one.
+
+use super::*;
+
+/// A record of no socket, with so many lost before it.
+fn bare(what: What, socket: u64, lost: u64) -> Made {
+    let mut made = Made::new(what, socket);
+    made.0.truncate(HEADER as usize);
+    made.long(at::LOST, lost);
+    made
+}
+
+fn gaps(heard: &Heard) -> usize {
+    heard.events.iter().filter(|(_, what, _)| *what == Happened::Gap).count()
+}
+
+#[test]
+fn records_that_were_lost_are_told_to_each_connection_once() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
+    for _ in 0..2 {
+        let mut back = call(What::Return, 48, 48);
+        tell(&mut follower, &mut heard, back.long(at::LOST, 3));
+    }
+    assert_eq!(heard.events.iter().filter(|(_, what, _)| *what == Happened::Gap).count(), 1);
+}
+
+/// What happened to a connection after its last record may be what was lost.
+#[test]
+fn records_that_were_lost_last_are_told_at_the_end() {
+    for (lost, gaps) in [(3, 1), (0, 0)] {
+        let (mut follower, mut heard) = (follower(), Heard::default());
+        tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
+        for _ in 0..2 {
+            follower.end(lost, Instant::from_nanos(9), &mut heard);
+        }
+        assert_eq!(heard.events.iter().filter(|(_, what, _)| *what == Happened::Gap).count(), gaps, "{lost}");
+    }
+}
+
+#[test]
+fn a_segment_that_leaves_its_device_tells_nothing_then() {
+    for lost in [0, 3] {
+        let (mut follower, mut heard) = (follower(), Heard::default());
+        let started = |seq: u32, lost: u64| {
+            let mut started = bare(What::Started, CLIENT, lost);
+            started.segment(seq, 500, 40, 0);
+            started
+        };
+        tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
+        let mut queue = Made::new(What::Queue, CLIENT);
+        tell(&mut follower, &mut heard, queue.set(Known::WriteSeq, 140).segment(100, 500, 40, 0));
+        tell(&mut follower, &mut heard, &started(100, 0));
+        let mut queue = Made::new(What::Queue, CLIENT);
+        queue.set(Known::WriteSeq, 180).set(Known::SndNxt, 140).set(Known::PacketsOut, 1).segment(140, 500, 40, 0);
+        tell(&mut follower, &mut heard, &queue);
+        assert_eq!(heard.state().device_bytes, 40);
+        let before = heard.events.len();
+        tell(&mut follower, &mut heard, &started(140, lost));
+        assert_eq!(heard.events.len() - before, usize::from(lost == 0), "{:?}", &heard.events[before..]);
+        // It has left all the same.
+        let mut back = call(What::Return, 80, 80);
+        back.set(Known::SndNxt, 180).set(Known::PacketsOut, 2).long(at::LOST, lost);
+        tell(&mut follower, &mut heard, &back);
+        assert_eq!((gaps(&heard), heard.state().device_bytes), (usize::from(lost > 0), 0));
+    }
+}
+
+#[test]
+fn waits_of_a_reader_tell_nothing_then() {
+    for (lost, told) in [(0, 4), (3, 0)] {
+        let (mut follower, mut heard) = (follower(), Heard::default());
+        let mut read = Made::new(What::Call, CLIENT);
+        tell(&mut follower, &mut heard, read.number(libc::SYS_read, 0));
+        let mut receive = Made::new(What::Receive, CLIENT);
+        tell(&mut follower, &mut heard, receive.segment(500, 100, 8, 300));
+        tell_other(&mut follower, &mut heard, &other(What::SocketCall, 5, 0, libc::SYS_recvfrom, 0, &[]));
+        let ready = other(What::SocketReady, 0, 0, 0, 0, &[(Known::ReceiveQueued, 1)]);
+        tell_other(&mut follower, &mut heard, &ready);
+        let before = heard.events.len();
+        let mut ran = bare(What::Ran, 0, lost);
+        tell(&mut follower, &mut heard, ran.long(at::RESULT, 70_000));
+        let mut polled = bare(What::Polled, 1_000, lost);
+        tell(&mut follower, &mut heard, polled.long(at::NS, 1_700).long(at::RESULT, 1));
+        // Of two sockets, each of the two waits.
+        assert_eq!(heard.events.len() - before, told, "{:?}", &heard.events[before..]);
+    }
+}
+
+#[test]
+fn the_queue_of_a_connection_is_told_after_the_gap() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
+    let mut other = Made::new(What::Queue, SERVER);
+    tell(&mut follower, &mut heard, other.long(at::LOST, 3).segment(500, 100, 0, 9));
+    assert_eq!(gaps(&heard), 0);
+    let queue = Listening { waiting: 2, backlog: 1 };
+    follower.listens(CLIENT, queue, Instant::from_nanos(5), false, &mut heard);
+    let last: Vec<Happened> = heard.events.iter().rev().take(2).map(|(_, what, _)| *what).collect();
+    assert_eq!(last, [Happened::Listens(queue), Happened::Gap]);
+    let mut back = call(What::Return, 0, 0);
+    tell(&mut follower, &mut heard, back.long(at::LOST, 3));
+    assert_eq!(gaps(&heard), 1, "told once");
+}
