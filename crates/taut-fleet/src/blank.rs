@@ -17,6 +17,7 @@ pub(crate) fn works(plan: &Plan, pairs: &[Pair], why: &dyn Fn(&Pair) -> String) 
         misses: Vec::new(),
         times_usual: None,
         explained: None,
+        failures: None,
     };
     let work = |work: &Work| WorkOutcome {
         work: work.kind.name().to_owned(),

@@ -91,6 +91,7 @@ mod tests {
             misses: Vec::new(),
             times_usual: None,
             explained: None,
+            failures: None,
         }
     }
 

@@ -14,6 +14,7 @@
 mod blank;
 #[cfg(feature = "nats")]
 mod bus;
+mod counts;
 mod error;
 mod far;
 mod figure;
@@ -36,9 +37,10 @@ mod work;
 
 #[cfg(feature = "nats")]
 pub use bus::{
-    AgentEnded, AgentSettings, Allowed, GatherSettings, Gathered, Hours, MOST_TIME, Network, Own, Servers, agent,
-    gather,
+    AgentEnded, AgentSettings, AgentTally, Allowed, GatherSettings, Gathered, Hours, MOST_TIME, Network, Own,
+    Rehearsal, Servers, agent, gather,
 };
+pub use counts::{AgentCounts, CountedPair, MOST_COUNTED, PairCounts};
 pub use error::Error;
 pub use far::Via;
 pub use figure::{Figure, Measured};
@@ -46,7 +48,8 @@ pub use host::Host;
 pub use judge::judge;
 pub use matrix::{Cell, Matrix};
 pub use outcome::{
-    Between, Explained, Explanation, HostOutcome, MeshOutcome, Miss, PairOutcome, Reached, Results, Usual, WorkOutcome,
+    Between, Explained, Explanation, Failures, HostOutcome, MeshOutcome, Miss, PairOutcome, Reached, Results, Usual,
+    WorkOutcome,
 };
 pub use pairs::{MOST_PAIRS, Pair, choose};
 pub use plan::{MOST_HOSTS, Pairs, Plan};

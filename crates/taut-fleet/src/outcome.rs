@@ -133,6 +133,18 @@ pub struct PairOutcome {
     /// What a look into it found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explained: Option<Explained>,
+    /// Of agents: what came to nothing, also where a later measurement did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failures: Option<Failures>,
+}
+
+/// Measurements of a pair that came to nothing.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct Failures {
+    /// How many.
+    pub times: u64,
+    /// Why the last of them did.
+    pub why: String,
 }
 
 /// Whether a pair was measured.

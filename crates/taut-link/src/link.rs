@@ -6,10 +6,10 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use socket2::{Socket, Type};
-use taut_time::{Duration, SendQueue};
+use taut_time::{Duration, Instant, SendQueue};
 
 use crate::bluetooth::{Agreed, CreditRule, LinkObserver};
-use crate::broker::{Channel, Part};
+use crate::broker::{self, Channel, Part};
 use crate::interrupt::{Interrupt, LOOK_PERIOD};
 use crate::wire::Accept;
 use crate::{Endpoint, Error, Result, TcpInfo, bluetooth, clock, endpoint, keep_alive, sys};
@@ -460,6 +460,20 @@ impl Link {
                 Some(TcpInfo::read(self.as_fd()).ok()?.send_queue(unsent, unacknowledged))
             }
         }
+    }
+
+    /// Bytes that the kernel has taken for the broker on the connection to it, with those of its protocol and of TLS;
+    /// `None` where there is no broker, or some wait for room.
+    pub(crate) fn broker_bytes_sent(&self) -> Option<u64> {
+        self.channel.as_ref()?.bytes_sent()
+    }
+
+    /// Waits until something has come; `EAGAIN` when nothing has by then.
+    ///
+    /// # Errors
+    /// As poll(2).
+    pub fn wait_readable(&self, until: Instant) -> rustix::io::Result<()> {
+        broker::wait_readable(&self.socket, until)
     }
 
     /// The error of a failed call on this link.

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::net::{RecvFlags, SendFlags, SocketAddrAny};
 use socket2::{Socket, Type};
-use taut_time::{Duration, Framing};
+use taut_time::{Duration, Framing, Instant};
 
 use crate::broker::Channel;
+use crate::clock::RealtimeOffset;
 use crate::{Endpoint, Error, Link, Result, bluetooth, endpoint, keep_alive};
 
 /// A bound socket: accepts links on a stream endpoint, exchanges datagrams on the others. Its
@@ -257,6 +258,21 @@ impl Listener {
         if let Some(channel) = &self.channel {
             channel.acknowledge_at_once(on);
         }
+    }
+
+    /// Has reads over a broker ask the kernel when messages came, or not. Elsewhere it does nothing.
+    ///
+    /// # Errors
+    /// As setsockopt(2).
+    pub fn stamp_arrivals(&self, on: bool) -> io::Result<()> {
+        self.channel.as_ref().map_or(Ok(()), |channel| channel.stamp_arrivals(&self.socket, on))
+    }
+
+    /// When the kernel had the last of the read with which the message came that was received last, if
+    /// [asked](Self::stamp_arrivals). Messages that came with one read have one time.
+    pub fn arrival(&self, offset: RealtimeOffset) -> Option<Instant> {
+        let (seconds, nanoseconds) = self.channel.as_ref()?.arrival()?;
+        Some(offset.to_monotonic(seconds, nanoseconds))
     }
 
     /// Whether a datagram says that it comes from this very socket. None does by itself: its sender

@@ -29,6 +29,19 @@ pub struct Received {
 #[repr(align(8))]
 struct Control([u8; 256]);
 
+// linux/net_tstamp.h
+pub(crate) const RX_SOFTWARE: u32 = 1 << 3;
+pub(crate) const SOFTWARE: u32 = 1 << 4;
+
+/// Switches receive timestamps of a socket on or off, for [`receive`].
+///
+/// # Errors
+/// As setsockopt(2).
+pub(crate) fn stamp_arrivals(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
+    let flags = if on { SOFTWARE | RX_SOFTWARE } else { 0 };
+    sys::set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags as i32)
+}
+
 /// Switches on what [`datagram`] tells.
 ///
 /// # Errors

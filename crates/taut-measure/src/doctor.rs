@@ -1,16 +1,21 @@
 //! What of Tautline works on this host, and what is missing and why.
 
+mod bluetooth;
+mod row;
+
 use std::thread;
 
 use rustix::process::{Resource, getrlimit};
-use taut_link::bluetooth::{self, CreditRule, IntervalLimits, interval_in_words};
 use taut_link::foreign::{AckTimer, ForeignHost};
 use taut_link::{Endpoint, Link, Listener, Result, SocketOption, affinity, clock, stamp};
 use taut_time::Duration;
 
+pub use bluetooth::{Ble, ble};
+use row::check;
+use taut_record::CheckRow;
+
 use crate::echo;
 use crate::interrupt::Interrupt;
-use taut_record::CheckRow;
 
 /// Tries everything, without leaving anything behind.
 pub fn checks() -> Vec<CheckRow> {
@@ -18,16 +23,8 @@ pub fn checks() -> Vec<CheckRow> {
     rows.extend(["tcp://127.0.0.1:0", "tcp://[::1]:0", "udp://127.0.0.1:0", "udp://[::1]:0"].map(bind));
     rows.extend([transmit_timestamps(), option(SocketOption::DelackMaxUs(8000)), option(SocketOption::BusyPoll(50))]);
     rows.extend([foreign_peer(), fifo(), descriptors(), observer()]);
-    rows.extend(bluetooth());
+    rows.extend(bluetooth::traps());
     rows
-}
-
-fn check(what: &str, needed_for: &str, outcome: std::result::Result<String, (String, &str)>) -> CheckRow {
-    let (works, found, remedy) = match outcome {
-        Ok(found) => (true, found, None),
-        Err((found, remedy)) => (false, found, Some(remedy.to_owned())),
-    };
-    CheckRow { what: what.to_owned(), works, needed_for: needed_for.to_owned(), found, remedy }
 }
 
 fn cores() -> CheckRow {
@@ -110,7 +107,7 @@ fn observer() -> CheckRow {
 fn foreign_peer() -> CheckRow {
     check(
         "network namespace and TUN device",
-        "taut pace --foreign-peer",
+        "taut pace --emulate-delack",
         match ForeignHost::start(AckTimer::after(Duration::from_millis(40))) {
             Ok(_) => Ok("a peer could be started and stopped".to_owned()),
             Err(error) => {
@@ -118,62 +115,6 @@ fn foreign_peer() -> CheckRow {
             }
         },
     )
-}
-
-/// The traps that this kernel's L2CAP sets, where it has any Bluetooth.
-fn bluetooth() -> Vec<CheckRow> {
-    let needed_for = "programs with sockets of L2CAP";
-    let Ok(blocks) = bluetooth::receiving_blocks_others() else { return Vec::new() };
-    let receiving = if blocks {
-        Err((
-            "a thread that waits in recv() of SOCK_SEQPACKET keeps the socket locked, and nothing arrives in it"
-                .to_owned(),
-            "wait with poll() and receive with MSG_DONTWAIT, or use SOCK_STREAM as taut does; a newer kernel has it mended",
-        ))
-    } else {
-        Ok("a thread that waits in recv() leaves the socket to others".to_owned())
-    };
-    let sending = match bluetooth::sending_waits_all_the_same() {
-        Some(true) => Err((
-            "by its release this kernel has send() wait for the peer's credits, for up to 40 s, with MSG_DONTWAIT or O_NONBLOCK as well; what \
-             arrives meanwhile is not read, and thrown away when the receive buffer is full"
-                .to_owned(),
-            "pass MSG_CONFIRM too, whose bit it looks at, or write only when poll() says so, as taut pipe and taut web do; Linux 5.18 has it \
-             mended",
-        )),
-        Some(false) => Ok("returns EAGAIN while the peer gives no credit".to_owned()),
-        None => Err(("the kernel's release is no number".to_owned(), "have a send() that has no credit timed")),
-    };
-    let credits = match CreditRule::of_this_kernel() {
-        Some(CreditRule::Sdu) => Err((
-            "for one SDU at a time: an SDU takes two connection intervals".to_owned(),
-            "receive with a larger MTU (BT_RCVMTU) over shorter connection intervals, or run Linux 6.10 or newer; `taut tune`",
-        )),
-        Some(CreditRule::ReceiveBuffer) => Ok("for what fits into the receive buffer".to_owned()),
-        None => Err(("/proc/kallsyms does not tell".to_owned(), "look at the grants: `taut stream` over the link")),
-    };
-    let mut rows = vec![
-        check("blocking recv() of L2CAP", needed_for, receiving),
-        check("non-blocking send() of L2CAP", "programs that send over l2cap:// from an event loop", sending),
-        check("credits of L2CAP over LE", "streams over l2cap://", credits),
-    ];
-    rows.extend(bluetooth::adapters().unwrap_or_default().into_iter().map(interval_limits));
-    rows
-}
-
-/// Whether an adapter's connections still have the interval that kernels ask for by themselves.
-fn interval_limits(adapter: u16) -> CheckRow {
-    let outcome = match IntervalLimits::read(adapter) {
-        Ok(IntervalLimits::DEFAULT) => Err((
-            "30 to 50 ms, as the kernel has it".to_owned(),
-            "every exchange waits for the next interval: on both machines [LE] MinConnectionInterval=6, MaxConnectionInterval=6 in \
-             /etc/bluetooth/main.conf (7.5 ms)",
-        )),
-        Ok(IntervalLimits { min, max }) if min > max => Err((format!("{min} to {max}"), "set them anew")),
-        Ok(IntervalLimits { min, max }) => Ok(format!("{} to {}", interval_in_words(min), interval_in_words(max))),
-        Err(error) => Err((error.to_string(), "run as root, with debugfs mounted")),
-    };
-    check(&format!("connection interval of hci{adapter}"), "round trips and streams over l2cap://", outcome)
 }
 
 fn fifo() -> CheckRow {

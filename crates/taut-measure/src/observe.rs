@@ -52,6 +52,9 @@ impl Observer {
         if let Some(queue) = link.waiting_to_send() {
             self.push(end, Layer::Socket, What::SendQueue(queue), range);
         }
+        if let Some(stamps) = &mut self.stamps {
+            stamps.sent(link);
+        }
         self.push(begin, Layer::Application, What::WriteBegin, range);
         self.push(end, Layer::Application, What::WriteEnd, range);
     }

@@ -53,7 +53,7 @@ pub enum Address {
 
 const FORMS: &str = "an end of a pipe is tcp://HOST:PORT, udp://HOST:PORT, tls://HOST:PORT, unix:PATH, unix-dgram:PATH \
                      (unix:@NAME for an abstract name), l2cap://ADDR/PSM, rfcomm://ADDR/CHANNEL, tty:PATH?baud=115200, \
-                     exec:COMMAND, exec-pty:COMMAND, stdio:, file:PATH, mqtt://HOST/TOPIC or nats://HOST/SUBJECT; listen: before a socket's waits for clients";
+                     exec:COMMAND, exec-pty:COMMAND, stdio:, file:PATH, mqtt://HOST/TOPIC, mqtts://HOST/TOPIC or nats://HOST/SUBJECT; listen: before a socket's waits for clients";
 
 impl Address {
     /// Whether it can be waited at.
@@ -98,8 +98,8 @@ impl FromStr for Address {
         };
         let (kind, rest) = text.split_once(':').ok_or_else(|| unknown("the kind is missing"))?;
         match kind {
-            "tcp" | "udp" | "mqtt" | "nats" if !rest.starts_with("//") => Err(unknown("// is missing")),
-            "tcp" | "udp" | "unix" | "unix-dgram" | "l2cap" | "rfcomm" | "mqtt" | "nats" => {
+            "tcp" | "udp" | "mqtt" | "mqtts" | "nats" if !rest.starts_with("//") => Err(unknown("// is missing")),
+            "tcp" | "udp" | "unix" | "unix-dgram" | "l2cap" | "rfcomm" | "mqtt" | "mqtts" | "nats" => {
                 text.parse().map(Self::Link)
             }
             "tls" => {
@@ -186,6 +186,8 @@ mod tests {
             "file:/a",
             "listen:udp://127.0.0.1:53",
             "mqtt://h:1883/a/b?qos=1&v=5&session=n&buffer=5&envelope=off",
+            "mqtts://h:8883/a?ca=/ca.pem&session=n",
+            "nats://h:4222/a.b?ca=/ca.pem&stream=S&reader=r",
             "nats://h:4222/a.b?buffer=7",
         ] {
             let side: Side = text.parse().unwrap();

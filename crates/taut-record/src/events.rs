@@ -7,7 +7,7 @@
 //! ```
 //!
 //! - What happened, as a letter: `i` intended, `b` write begun, `e` write ended, `q` send queue, `s`
-//!   scheduled, `l` left, `a` acknowledged, `r` received, `d` read. A capital: on the peer.
+//!   scheduled, `l` left, `a` acknowledged, `r` received, `f` received from a broker, `d` read. A capital: on the peer.
 //! - The layer, as a digit: 0 application, 1 socket, 2 driver, 3 medium.
 //! - Nanoseconds since the event before, or less than 0. The first event's time is 0.
 //! - Unless they are those of the event before: the first byte, counted from the event before, and the number of bytes.
@@ -169,6 +169,7 @@ fn letter(event: &Event) -> Option<char> {
         What::Left => 'l',
         What::Acked => 'a',
         What::Received => 'r',
+        What::Forwarded => 'f',
         What::Read => 'd',
         _ => return None,
     };
@@ -203,6 +204,7 @@ fn read(word: &str, last: Instant, before: ByteRange) -> Result<Event, &'static 
         ('l', None) => What::Left,
         ('a', None) => What::Acked,
         ('r', None) => What::Received,
+        ('f', None) => What::Forwarded,
         ('d', None) => What::Read,
         _ => return Err("its letter is not known, or does not fit its fields"),
     };
@@ -268,6 +270,7 @@ mod tests {
             Just(What::Left),
             Just(What::Acked),
             Just(What::Received),
+            Just(What::Forwarded),
             Just(What::Read),
             (0..9_u64).prop_map(|nanos| What::OnAir { nanos }),
         ];

@@ -17,10 +17,11 @@ pub use events::{BadEvent, MOST_EVENTS, Observed, ObservedFraming, ObservedRound
 pub use host::{Floor, HostFacts};
 pub use placement::{Placement, PlacementKind};
 pub use row::{
-    AirChangeRow, AirEventExcerpt, AirExcerpt, AirIdle, AirPdu, AirRow, AirSetting, CheckRow, Coarse, Comparison,
-    Counted, CpuComparison, CrowdRound, CrowdRow, EchoRow, FigureUnit, FloorRow, LossComparison, MessageExcerpt,
-    ObserverCost, PaceRound, PaceRow, PublishedFigure, PublishedRow, Round, RouteRow, Row, SettingRow, SettingVerdict,
-    Starvation, StreamRound, StreamRow, TcpFacts, TuneRow, Verdict, WatchRow, WatchedLoss, WatchedPlace,
+    AirChangeRow, AirEventExcerpt, AirExcerpt, AirIdle, AirPdu, AirRow, AirSetting, BrokerHold, CheckRow, Coarse,
+    Comparison, Counted, CpuComparison, CrowdRound, CrowdRow, EchoRow, FigureUnit, FloorRow, LossComparison,
+    MessageExcerpt, ObserverCost, PaceRound, PaceRow, PublishedFigure, PublishedRow, Round, RouteRow, Row, SettingRow,
+    SettingVerdict, Starvation, StreamRound, StreamRow, TcpFacts, TuneRow, Verdict, WatchRow, WatchedCount,
+    WatchedLoss, WatchedPlace,
 };
 
 /// The value of an option or of something negotiated, from a row's `options`.

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use rustix::io::Errno;
 use taut_link::affinity::{Placed, on_core};
 use taut_link::bluetooth::Agreed;
-use taut_link::clock;
+use taut_link::clock::{self, RealtimeOffset};
 use taut_link::wire::{
     self, Accept, AckPolicy, ArrivalRecord, CONTROL_BYTES, FETCH_BYTES, Frame, Hello, RECORDS_PER_FETCH, Refusal,
     Totals, Work,
@@ -92,6 +92,7 @@ fn serve_until_lost(listener: &Listener, shared: &Arc<Shared>) {
         swept: clock::now(),
         placed: None,
         cpu_shared: clock::thread_cpu(),
+        offset: RealtimeOffset::read(),
     };
     while !shared.is_stopping() {
         match listener.receive_from(&mut buffer) {
@@ -117,6 +118,8 @@ struct DatagramServer<'a> {
     placed: Option<Placed>,
     /// CPU time of this thread that the sessions have got their shares of.
     cpu_shared: Duration,
+    /// How far the clock of arrivals is from ours.
+    offset: RealtimeOffset,
 }
 
 struct Client {
@@ -164,7 +167,12 @@ impl DatagramServer<'_> {
                     self.drop_datagram();
                 }
             }
-            Work::Collect => session.collect(datagram.len(), sequence, now),
+            Work::Collect => {
+                if session.records.len().is_multiple_of(64) {
+                    self.offset = RealtimeOffset::read();
+                }
+                session.collect(datagram.len(), sequence, self.listener.arrival(self.offset), now);
+            }
             Work::Sink | Work::Source | Work::Duplex | Work::Crowd | Work::Shape => {
                 // A repeat would stand in for one that was lost.
                 if !session.seen.is_new(sequence) {
@@ -214,7 +222,7 @@ impl DatagramServer<'_> {
             }
             Frame::Done => {
                 self.clients.remove(from);
-                return self.choose_acks();
+                return self.suit_clients();
             }
             _ => return self.drop_datagram(),
         };
@@ -256,7 +264,7 @@ impl DatagramServer<'_> {
             self.place(&hello);
             self.shared.clients.fetch_add(1, Ordering::Relaxed);
             self.clients.insert(from.clone(), Client::new(hello, slot, self.shared, now));
-            self.choose_acks();
+            self.suit_clients();
         }
         Ok(Accept {
             receive_buffer: 0,
@@ -282,9 +290,13 @@ impl DatagramServer<'_> {
         }
     }
 
-    /// All clients come over one connection to a broker, which acknowledges at once as long as one of them wants that.
-    fn choose_acks(&self) {
-        self.listener.acknowledge_at_once(self.clients.values().any(|session| session.hello.acks == AckPolicy::Prompt));
+    /// All clients come over one connection to a broker, which acknowledges at once and tells arrivals as long as one
+    /// of them wants that.
+    fn suit_clients(&self) {
+        let any = |wants: fn(&Hello) -> bool| self.clients.values().any(|session| wants(&session.hello));
+        self.listener.acknowledge_at_once(any(|hello| hello.acks == AckPolicy::Prompt));
+        // Without such stamps there are no times of arrival, which the client says.
+        let _ = self.listener.stamp_arrivals(any(|hello| hello.work == Work::Collect));
     }
 
     /// Gives each session its share of the CPU time that this thread has used since it last did: by
@@ -325,7 +337,7 @@ impl DatagramServer<'_> {
                 let patience = if session.finished { LINGER } else { idle };
                 now < session.deadline && now.saturating_since(session.last_seen) < patience
             });
-            self.choose_acks();
+            self.suit_clients();
         }
     }
 }
@@ -349,11 +361,12 @@ impl Client {
         }
     }
 
-    fn collect(&mut self, bytes: usize, sequence: u64, now: Instant) {
+    fn collect(&mut self, bytes: usize, sequence: u64, received: Option<Instant>, now: Instant) {
         self.count(bytes, now);
         if self.slot.take_record() {
+            let received_ns = received.map_or(0, Instant::as_nanos);
             let end = (sequence.saturating_add(1)).saturating_mul(self.hello.message_bytes.into());
-            self.records.push(ArrivalRecord { end, received_ns: 0, read_ns: now.as_nanos() });
+            self.records.push(ArrivalRecord { end, received_ns, read_ns: now.as_nanos() });
         } else {
             self.summary.records_dropped = self.summary.records_dropped.saturating_add(1);
         }

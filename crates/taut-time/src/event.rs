@@ -59,6 +59,8 @@ pub enum What {
     Acked,
     /// The peer's kernel took the bytes in.
     Received,
+    /// The reader's kernel took in what a broker between both ends passed on.
+    Forwarded,
     /// The peer's program read the bytes.
     Read,
     /// A PDU with the bytes was on the air, from this event on.

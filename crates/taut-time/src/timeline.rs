@@ -37,6 +37,8 @@ pub struct MessageTimes {
     pub acked: Option<Instant>,
     /// When the peer's kernel had taken in its last byte.
     pub received: Option<Instant>,
+    /// When the reader's kernel had taken in what a broker passed on.
+    pub forwarded: Option<Instant>,
     /// When the peer's program had read its last byte.
     pub read: Option<Instant>,
 }
@@ -85,6 +87,7 @@ impl Timeline {
         let left = self.stage(|what| matches!(what, What::Left));
         let acked = self.stage(|what| matches!(what, What::Acked));
         let received = self.stage(|what| matches!(what, What::Received));
+        let forwarded = self.stage(|what| matches!(what, What::Forwarded));
         let read = self.stage(|what| matches!(what, What::Read));
         for message in &mut messages {
             let (first, last) = (message.bytes.start + 1, message.bytes.end);
@@ -94,6 +97,7 @@ impl Timeline {
             message.left = left.reached(last, self.framing);
             message.acked = acked.reached(last, self.framing);
             message.received = received.reached(last, self.framing);
+            message.forwarded = forwarded.reached(last, self.framing);
             message.read = read.reached(last, self.framing);
         }
         messages

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -14,11 +15,13 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::{JoinHandle, LocalSet, spawn_blocking, spawn_local};
 use tokio::time::{Instant, interval, sleep, sleep_until, timeout};
 
+use super::greeting::sound;
 use super::message::{Member, Orders, check_labels, unix_ns, written};
 use super::orders::{InForce, Shared, fitting};
 use super::own::Own;
 use super::servers::Servers;
 use super::store::{Changed, Store};
+use super::tally::AgentTally;
 use super::unsent::{MOST_UNSENT, Unsent};
 use super::until::Until;
 use crate::error::Error;
@@ -45,6 +48,8 @@ pub struct AgentSettings<'a> {
     pub version: &'a str,
     /// Where results are kept until they are sent, for the next start.
     pub state: Option<&'a Path>,
+    /// Where it counts what it does.
+    pub tally: &'a Arc<AgentTally>,
     /// Set when it is to end.
     pub stop: &'a AtomicBool,
 }
@@ -119,9 +124,13 @@ fn start(taut: &str, at: SocketAddr, stop: &AtomicBool) -> Result<Serving, Error
 
 /// Waits so long, or until it is stopped.
 async fn pause(time: Duration, stop: &AtomicBool) {
-    let end = Instant::now() + time;
-    while Instant::now() < end && !stop.load(Ordering::Relaxed) {
-        sleep(LOOK.min(time)).await;
+    let _ = timeout(time, stopped(stop)).await;
+}
+
+/// Waits until it is stopped.
+async fn stopped(stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        sleep(LOOK).await;
     }
 }
 
@@ -137,13 +146,25 @@ pub(super) async fn connect(
     while !stop.load(Ordering::Relaxed) {
         let events = events.clone();
         let options = on.options(name)?.event_callback(move |event| {
-            // Who is told nothing for so long need not know all.
-            let _ = events.try_send(event);
+            // Who is told nothing for so long need not know all; each attempt in vain is an event, too.
+            if matches!(event, Event::Connected | Event::Disconnected) {
+                let _ = events.try_send(event);
+            }
             std::future::ready(())
         });
-        let found = match options.connect(on.addresses()).await {
-            Ok(client) => Store::open(client.clone()).await.map(|store| (client, store)),
-            Err(error) => Err(Error::new(format!("no NATS server at {on}: {}", causes(&error)))),
+        let attempt = async {
+            match sound(on.addresses()).await {
+                Ok(addresses) => match options.connect(addresses.as_slice()).await {
+                    Ok(client) => Store::open(client.clone()).await.map(|store| (client, store)),
+                    Err(error) => Err(Error::new(format!("no NATS server at {on}: {}", causes(&error)))),
+                },
+                Err(error) => Err(Error::new(format!("no NATS server at {on}: {error}"))),
+            }
+        };
+        // One that is silent has so long for each step that nobody would wait for that.
+        let found = tokio::select! {
+            found = attempt => found,
+            () = stopped(stop) => break,
         };
         let why = match found {
             Ok(found) => return Ok(Some(found)),
@@ -183,6 +204,8 @@ async fn live(
     let name = settings.host.name.clone();
     let connected = connect(settings.on, &name, &sender, settings.stop, tell).await?;
     let Some((client, store)) = connected else { return Ok(AgentEnded::Stopped) };
+    // The client has the last one: when that is gone, so is what keeps the connection.
+    drop(sender);
     // A clock that was set back does not make this the earlier life.
     let other = store.member(&name).await.ok().flatten().map_or(0, |(member, _)| member.epoch);
     let shared = Rc::new(Shared {
@@ -194,7 +217,11 @@ async fn live(
         seq: Cell::new(0),
         unsent: RefCell::new(unsent),
         more: Notify::new(),
+        tally: Arc::clone(settings.tally),
     });
+    shared.tally.connected(true);
+    // An earlier life may have left some.
+    shared.tally.queue(&shared.unsent.borrow());
     let hints = shared.store.hints(&name).await?;
     let at = settings.host.address.as_str();
     tell(&format!("agent {name} at {at} {} is on {}", ports(&server.ports), settings.on));
@@ -234,7 +261,12 @@ async fn send(shared: Rc<Shared>) {
             continue;
         };
         match shared.store.report(&agent, &id, bytes).await {
-            Ok(()) => shared.unsent.borrow_mut().sent(&id),
+            Ok(()) => {
+                if shared.unsent.borrow_mut().sent(&id) {
+                    shared.tally.taken();
+                }
+                shared.tally.queue(&shared.unsent.borrow());
+            }
             Err(_) => sleep(AGAIN / 2).await,
         }
     }
@@ -288,20 +320,23 @@ impl Life<'_> {
                     (self.tell)("the plan is over: its time is up");
                     self.close().await;
                 }
-                Some(event) = events.recv() => match event {
-                    Event::Disconnected if !is_away => {
+                event = events.recv() => match event {
+                    None => return Err(Error::new("the client of NATS has broken down: start the agent again")),
+                    Some(Event::Disconnected) if !is_away => {
                         is_away = true;
+                        self.shared.tally.connected(false);
                         let text = "measuring goes on, and the last results are kept";
                         (self.tell)(&format!("the NATS server is away; {text}, up to {MOST_UNSENT}"));
                     }
-                    Event::Connected if is_away => {
+                    Some(Event::Connected) if is_away => {
                         (self.tell)(&format!("the NATS server is back; {} results to send", self.shared.unsent.borrow().len()));
                         (is_away, is_new) = (false, true);
+                        self.shared.tally.connected(true);
                         self.reopen().await;
                         self.in_force.iter().for_each(InForce::is_back);
                         next_beat = Instant::now();
                     }
-                    _ => {}
+                    Some(_) => {}
                 },
             }
             if self.settings.stop.load(Ordering::Relaxed) {

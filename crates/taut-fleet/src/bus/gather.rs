@@ -13,11 +13,11 @@ use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::account::Account;
 use super::agent::connect;
 use super::assemble::assemble;
+use super::board::{Board, Wanted};
 use super::lease::{Lease, PROLONG};
-use super::message::{Found, LEFT, Orders, Report, Task, unix_ns, written};
+use super::message::{LEFT, Orders, Report, Task, unix_ns, written};
 use super::servers::Servers;
 use super::store::{LEASE_AGE, Store};
 use crate::blank;
@@ -136,25 +136,17 @@ enum Read {
     Ours,
 }
 
-/// What is waited for: a work of a pair, or a look into it.
-type Wanted = (usize, usize, bool);
-
 struct Gathering<'a> {
     settings: GatherSettings<'a>,
     tell: &'a Tell<'a>,
     store: Store,
     plan: Plan,
-    outcome: MeshOutcome,
-    /// The hosts by name.
-    numbers: HashMap<String, usize>,
-    /// The pairs of each work, by their ends.
-    places: HashMap<Pair, usize>,
+    board: Board,
     /// Runs of ours, newest last, with the agents that have orders of it.
     runs: Vec<(String, BTreeSet<String>)>,
     /// Agents that have orders.
     ordered: BTreeSet<String>,
     wanted: HashSet<Wanted>,
-    account: Account,
     /// The number of the next result.
     next: u64,
     began_unix_ns: u64,
@@ -198,15 +190,14 @@ impl<'a> Gathering<'a> {
             failed.map_or_else(|| "no result came".to_owned(), |host| format!("{} is not there", hosts[host].name))
         };
         let works = blank::works(&plan, &pairs, &why);
+        let began_unix_ns = unix_ns();
         let lines = settings.out.map(|out| {
             let path = out.join(KEPT);
             let file = File::create_new(&path).map_err(|error| Error::new(format!("{}: {error}", path.display())))?;
             Ok(BufWriter::new(file))
         });
         Ok(Self {
-            numbers: plan.hosts.iter().enumerate().map(|(number, host)| (host.name.clone(), number)).collect(),
-            places: pairs.iter().enumerate().map(|(at, pair)| (*pair, at)).collect(),
-            outcome: MeshOutcome { hosts, works, results: None },
+            board: Board::new(MeshOutcome { hosts, works, results: None }, &pairs, began_unix_ns),
             next: store.newest_report().await? + 1,
             lines: lines.transpose()?,
             settings,
@@ -216,8 +207,7 @@ impl<'a> Gathering<'a> {
             runs: Vec::new(),
             ordered: BTreeSet::new(),
             wanted: HashSet::new(),
-            account: Account::default(),
-            began_unix_ns: unix_ns(),
+            began_unix_ns,
             epochs: members.into_iter().map(|(name, member)| (name, member.epoch)).collect(),
             lost,
             failed: None,
@@ -237,9 +227,9 @@ impl<'a> Gathering<'a> {
     async fn all(&mut self) {
         let mut tasks = Vec::new();
         for number in 0..self.plan.work.len() {
-            for (at, pair) in self.outcome.works[number].pairs.iter().enumerate() {
+            for (at, pair) in self.board.outcome.works[number].pairs.iter().enumerate() {
                 let ends = [pair.near, pair.far];
-                if ends.iter().all(|&host| self.outcome.hosts[host].failed.is_none()) {
+                if ends.iter().all(|&host| self.board.outcome.hosts[host].failed.is_none()) {
                     tasks.push((number, at, None));
                 }
             }
@@ -250,10 +240,10 @@ impl<'a> Gathering<'a> {
         if self.is_stopped() {
             return;
         }
-        judge(&self.plan, &mut self.outcome);
+        judge(&self.plan, &mut self.board.outcome);
         let mut looks = Vec::new();
         for (number, _) in self.plan.work.iter().enumerate().filter(|(_, work)| work.explain) {
-            let work = &self.outcome.works[number];
+            let work = &self.board.outcome.works[number];
             looks.extend(
                 work.worst().into_iter().take(MOST_EXPLAINED).map(|at| (number, at, Some(period(&work.pairs[at])))),
             );
@@ -280,7 +270,7 @@ impl<'a> Gathering<'a> {
                 (None, Some(time)) => format!("no result came within {time:?}"),
                 (None, None) => format!("no result came, and for {silence:?} none of any pair"),
             };
-            let pair = &mut self.outcome.works[work].pairs[at];
+            let pair = &mut self.board.outcome.works[work].pairs[at];
             match (look, self.settings.stop.load(Ordering::Relaxed)) {
                 (false, true) => pair.reached = Reached::NotRun("interrupted".to_owned()),
                 (false, false) => pair.reached = Reached::Failed(why),
@@ -363,11 +353,11 @@ impl<'a> Gathering<'a> {
         let in_racks = is_look || self.plan.work.iter().any(|work| work.alone_in_rack);
         let mut orders: BTreeMap<usize, Orders> = BTreeMap::new();
         for &(work, at, look) in tasks {
-            let pair = &self.outcome.works[work].pairs[at];
-            let racks = [pair.near, pair.far].map(|host| self.outcome.hosts[host].rack.clone());
+            let pair = &self.board.outcome.works[work].pairs[at];
+            let racks = [pair.near, pair.far].map(|host| self.board.outcome.hosts[host].rack.clone());
             let task = Task {
                 work,
-                peer: self.outcome.hosts[pair.far].name.clone(),
+                peer: self.board.outcome.hosts[pair.far].name.clone(),
                 racks: racks.into_iter().flatten().filter(|_| in_racks).collect(),
                 look_us: look.map(|period| u64::try_from(period.as_micros()).unwrap_or(u64::MAX)),
             };
@@ -383,7 +373,7 @@ impl<'a> Gathering<'a> {
             self.wanted.insert((work, at, look.is_some()));
         }
         let orders: BTreeMap<String, Orders> =
-            orders.into_iter().map(|(host, orders)| (self.outcome.hosts[host].name.clone(), orders)).collect();
+            orders.into_iter().map(|(host, orders)| (self.board.outcome.hosts[host].name.clone(), orders)).collect();
         for (name, orders) in &orders {
             self.store.takes(name, orders)?;
         }
@@ -395,7 +385,7 @@ impl<'a> Gathering<'a> {
             } else {
                 self.store.member(name).await.ok().flatten().map(|(member, _)| member.epoch)
             };
-            epoch.into_iter().for_each(|epoch| self.account.expect(name, epoch, &run));
+            epoch.into_iter().for_each(|epoch| self.board.account.expect(name, epoch, &run));
         }
         // Who has nothing to do any more is told so.
         let idle: Vec<String> = self.ordered.iter().filter(|name| !orders.contains_key(*name)).cloned().collect();
@@ -436,18 +426,14 @@ impl<'a> Gathering<'a> {
         let Some(message) = self.store.report_from(self.next).await? else { return Ok(Read::Nothing) };
         self.next = message.sequence.max(self.next) + 1;
         let Ok(report) = Report::parse(&message.subject, &message.payload) else {
-            self.account.strange();
+            self.board.account.strange();
             return Ok(Read::Other);
         };
         // What is left of another run is none of ours.
         if !self.runs.iter().any(|(run, _)| *run == report.plan) {
             return Ok(Read::Other);
         }
-        let Some(&near) = self.numbers.get(&report.agent) else {
-            self.account.strange();
-            return Ok(Read::Other);
-        };
-        if self.account.take(&report) {
+        if self.board.is_new(&report) {
             if let Some(lines) = &mut self.lines {
                 let written = lines.write_all(&written(&report)).and_then(|()| lines.write_all(b"\n"));
                 if let Err(error) = written {
@@ -456,50 +442,11 @@ impl<'a> Gathering<'a> {
                     (self.lines, self.unkept) = (None, Some(Error::new(format!("{KEPT}: {error}"))));
                 }
             }
-            self.apply(near, report);
+            if let Some(found) = self.board.enter(report) {
+                self.wanted.remove(&found);
+            }
         }
         Ok(Read::Ours)
-    }
-
-    fn apply(&mut self, near: usize, report: Report) {
-        let times = [report.begin_unix_ns, report.end_unix_ns].map(|at| at.saturating_sub(self.began_unix_ns));
-        let (work, peer) = match &report.found {
-            Found::Measured { work, peer, .. }
-            | Found::Explained { work, peer, .. }
-            | Found::Failed { work, peer, .. }
-            | Found::Refused { work, peer, .. } => (*work, peer),
-            Found::Closed => return,
-        };
-        let at = self.numbers.get(peer).and_then(|&far| self.places.get(&Pair { near, far }).copied());
-        let pair = at.and_then(|at| Some((at, self.outcome.works.get_mut(work)?.pairs.get_mut(at)?)));
-        let Some((at, pair)) = pair else {
-            self.account.strange();
-            return;
-        };
-        let (is_look, failed) = match report.found {
-            Found::Measured { measured, .. } => {
-                (pair.reached, pair.measured) = (Reached::Measured, Some(measured));
-                (false, None)
-            }
-            Found::Explained { explained, .. } => {
-                pair.explained = Some(explained);
-                (true, None)
-            }
-            Found::Failed { look, why, .. } => (look, Some(why)),
-            Found::Refused { look, why, .. } => (look, Some(format!("refused there: {why}"))),
-            Found::Closed => return,
-        };
-        match failed {
-            Some(why) if is_look => pair.explained = Some(Explained { failed: Some(why), ..Explained::default() }),
-            Some(why) => (pair.reached, pair.measured) = (Reached::Failed(why), None),
-            None => {}
-        }
-        if let Some(explained) = pair.explained.as_mut().filter(|_| is_look) {
-            [explained.begin_ns, explained.end_ns] = times;
-        } else {
-            (pair.begin_ns, pair.end_ns) = (Some(times[0]), Some(times[1]));
-        }
-        self.wanted.remove(&(work, at, is_look));
     }
 
     /// For what is said last, since the last that came and in all.
@@ -526,7 +473,9 @@ impl<'a> Gathering<'a> {
             match self.read_one().await {
                 Ok(Read::Ours) => heard = Instant::now(),
                 Ok(Read::Other) => {}
-                Ok(Read::Nothing) if self.runs.iter().all(|(run, agents)| self.account.are_closed(run, agents)) => {
+                Ok(Read::Nothing)
+                    if self.runs.iter().all(|(run, agents)| self.board.account.are_closed(run, agents)) =>
+                {
                     return;
                 }
                 Ok(Read::Nothing) | Err(_) => sleep(AGAIN).await,
@@ -538,14 +487,14 @@ impl<'a> Gathering<'a> {
         if let Some(error) = self.lines.as_mut().and_then(|lines| lines.flush().err()) {
             self.unkept.get_or_insert_with(|| Error::new(format!("{KEPT}: {error}")));
         }
-        let results = self.account.results();
+        let results = self.board.account.results();
         let failed = match self.failed {
             Some(error) if results.taken == 0 => return Err(error),
             failed => failed.or(self.unkept),
         };
         // With what came after it was judged.
-        judge(&self.plan, &mut self.outcome);
-        self.outcome.results = Some(results);
-        Ok(Gathered { outcome: self.outcome, failed })
+        judge(&self.plan, &mut self.board.outcome);
+        self.board.outcome.results = Some(results);
+        Ok(Gathered { outcome: self.board.outcome, failed })
     }
 }

@@ -331,6 +331,11 @@ impl Found {
             Self::Refused { work, peer, look, why } => Self::Refused { work, peer, look, why: cut(&why) },
             Self::Explained { work, peer, mut explained } => {
                 explained.findings.truncate(MOST_FINDINGS);
+                let findings = &mut explained.findings;
+                let of_findings =
+                    findings.iter_mut().flat_map(|one| [&mut one.cause, &mut one.summary, &mut one.remedy]);
+                let texts = explained.layer.iter_mut().chain(&mut explained.failed).chain(of_findings);
+                texts.for_each(|text| *text = cut(text));
                 Self::Explained { work, peer, explained }
             }
             Self::Measured { .. } | Self::Closed => self,

@@ -14,15 +14,19 @@
 mod account;
 mod agent;
 mod assemble;
+mod board;
 mod gather;
+mod greeting;
 mod lease;
 mod measure;
 mod message;
 mod name;
 mod orders;
 mod own;
+mod rehearsal;
 mod servers;
 mod store;
+mod tally;
 mod unsent;
 mod until;
 
@@ -30,4 +34,6 @@ pub use agent::{AgentEnded, AgentSettings, agent};
 pub use gather::{GatherSettings, Gathered, gather};
 pub use message::MOST_TIME;
 pub use own::{Allowed, Hours, Network, Own};
+pub use rehearsal::Rehearsal;
 pub use servers::Servers;
+pub use tally::AgentTally;

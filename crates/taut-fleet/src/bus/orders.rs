@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, RwLock};
@@ -15,6 +16,7 @@ use super::measure::Measurement;
 use super::message::{Found, Member, Orders, Report, Task, unix_ns, written};
 use super::own::Own;
 use super::store::{LEASE_AGE, Store};
+use super::tally::AgentTally;
 use super::unsent::Unsent;
 use super::until::Until;
 use crate::spread;
@@ -48,6 +50,7 @@ pub(super) struct Shared {
     pub(super) unsent: RefCell<Unsent>,
     /// There is something to send.
     pub(super) more: Notify,
+    pub(super) tally: Arc<AgentTally>,
 }
 
 impl Shared {
@@ -58,6 +61,7 @@ impl Shared {
         let report = Report { begin_unix_ns, end_unix_ns, ..report };
         let report = fitting(&report, self.store.longest_report()).unwrap_or(report);
         self.unsent.borrow_mut().push(report);
+        self.tally.queue(&self.unsent.borrow());
         self.more.notify_one();
     }
 }
@@ -246,6 +250,7 @@ impl Doing {
             }
             sleep(ROOM).await;
         }
+        self.shared.tally.not_begun(&found);
         self.shared.report(self.before, &self.orders.plan, found, [begin, unix_ns()]);
         Next::Done
     }
@@ -307,9 +312,15 @@ impl Doing {
             most: shared.own.max_time,
             patience: self.orders.patience(),
         };
-        let found = self.measured(measurement, is_alone, lease.as_mut()).await;
+        let is_begun = Cell::new(false);
+        let found = self.measured(measurement, is_alone, lease.as_mut(), &is_begun).await;
         if let Some(lease) = lease {
             lease.give_back().await;
+        }
+        match (is_begun.get(), found.as_ref().map(|(found, _)| found)) {
+            (true, found) => shared.tally.ended(work, found),
+            (false, Some(found)) => shared.tally.not_begun(found),
+            (false, None) => {}
         }
         // Without one the plan is over.
         if let Some((found, times)) = found {
@@ -328,6 +339,7 @@ impl Doing {
         measurement: Measurement,
         is_alone: bool,
         lease: Option<&mut Lease>,
+        is_begun: &Cell<bool>,
     ) -> Option<(Found, [u64; 2])> {
         let stop = Until::default();
         let stopped = stop.clone();
@@ -344,6 +356,8 @@ impl Doing {
             if let Some(why) = self.shared.own.rests(minutes(begin)) {
                 return Some((Found::Refused { work, peer: of.clone(), look, why }, [begin, begin]));
             }
+            is_begun.set(true);
+            self.shared.tally.begun();
             let found = spawn_blocking(move || measurement.run(stopped.flag(), deadline.as_ref())).await;
             let found = found.unwrap_or_else(|error| {
                 let why = format!("what waited for it has ended: {error}");

@@ -11,7 +11,8 @@ use async_nats::{ConnectOptions, ServerAddr};
 
 use crate::error::Error;
 
-/// `nats://HOST[:PORT],HOST…?user=NAME&password-file=PATH&tls=on&ca=PATH&cert=PATH&key=PATH`: servers of one cluster.
+/// `nats://HOST[:PORT],HOST…?user=NAME&password-file=PATH&creds=PATH&nkey=PATH&tls=on&ca=PATH&cert=PATH&key=PATH`:
+/// servers of one cluster.
 #[derive(Clone, Debug)]
 pub struct Servers {
     text: String,
@@ -19,6 +20,10 @@ pub struct Servers {
     user: Option<String>,
     /// A file, since a password in an address would be in every recording. Without a user, what is in it is a token.
     password_file: Option<PathBuf>,
+    /// A user's JWT with the seed of its key, as `nsc` writes it.
+    creds: Option<PathBuf>,
+    /// The seed of a key.
+    nkey: Option<PathBuf>,
     tls: bool,
     ca: Option<PathBuf>,
     cert: Option<(PathBuf, PathBuf)>,
@@ -31,15 +36,28 @@ const LONGEST_SECRET: u64 = 64 << 10;
 const MOST_HINTS: usize = 4;
 
 impl Servers {
-    /// How to connect; the password file is read anew.
+    /// How to connect; files with secrets are read anew.
     pub(super) fn options(&self, name: &str) -> Result<ConnectOptions, Error> {
         let mut options = ConnectOptions::new().name(name).subscription_capacity(MOST_HINTS).require_tls(self.tls);
-        let secret = self.password_file.as_deref().map(secret).transpose()?;
+        let secret = self.password_file.as_deref().map(|path| secret("password", path)).transpose()?;
         options = match (&self.user, secret) {
             (Some(user), secret) => options.user_and_password(user.clone(), secret.unwrap_or_default()),
             (None, Some(token)) => options.token(token),
             (None, None) => options,
         };
+        if let Some(path) = &self.creds {
+            let text = self::secret("credentials", path)?;
+            options = options.credentials(&format!("{text}\n")).map_err(|error| {
+                let text = "it has a user's JWT and the seed of its key, each between two lines of dashes";
+                Error::new(format!("the credentials file {}: {error}; {text}", path.display()))
+            })?;
+        }
+        if let Some(path) = &self.nkey {
+            let seed = self::secret("nkey", path)?.trim().to_owned();
+            let pair = nkeys::KeyPair::from_seed(&seed);
+            pair.map_err(|error| Error::new(format!("the nkey file {}: {error}", path.display())))?;
+            options = options.nkey(seed);
+        }
         if let Some(ca) = &self.ca {
             options = options.add_root_certificates(ca.clone());
         }
@@ -51,6 +69,13 @@ impl Servers {
 
     pub(super) fn addresses(&self) -> &[ServerAddr] {
         &self.addresses
+    }
+
+    /// The files that are read to get in.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        let own = self.cert.iter().flat_map(|(cert, key)| [cert, key]);
+        let one = [&self.password_file, &self.creds, &self.nkey, &self.ca].into_iter().flatten();
+        one.chain(own).map(PathBuf::as_path)
     }
 
     /// The address of this host from which it reaches a server, which others of the mesh most likely reach.
@@ -77,7 +102,8 @@ impl FromStr for Servers {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = |why: &str| {
-            let form = "write nats://HOST:PORT,HOST…?user=NAME&password-file=PATH&tls=on&ca=PATH&cert=PATH&key=PATH";
+            let form = "write nats://HOST:PORT,HOST…?user=NAME&password-file=PATH&creds=PATH&nkey=PATH\
+                        &tls=on&ca=PATH&cert=PATH&key=PATH";
             // After these there may be a secret, written where it does not belong.
             let shown = text.split('?').next().filter(|_| !text.contains('@')).unwrap_or("--on");
             Error::new(format!("`{}`: {why}; {form}", taut_event::printable(shown)))
@@ -104,12 +130,24 @@ impl FromStr for Servers {
             return Err(wrong("so many servers"));
         }
         let text = text.to_owned();
-        let mut servers = Self { text, addresses, user: None, password_file: None, tls: false, ca: None, cert: None };
+        let mut servers = Self {
+            text,
+            addresses,
+            user: None,
+            password_file: None,
+            creds: None,
+            nkey: None,
+            tls: false,
+            ca: None,
+            cert: None,
+        };
         let (mut cert, mut key) = (None, None);
         for part in query.split('&').filter(|part| !part.is_empty()) {
             match part.split_once('=').ok_or_else(|| wrong("a setting is NAME=VALUE"))? {
                 ("user", name) if !name.is_empty() => servers.user = Some(name.to_owned()),
                 ("password-file", path) if !path.is_empty() => servers.password_file = Some(path.into()),
+                ("creds", path) if !path.is_empty() => servers.creds = Some(path.into()),
+                ("nkey", path) if !path.is_empty() => servers.nkey = Some(path.into()),
                 ("tls", "on") => servers.tls = true,
                 ("ca", path) if !path.is_empty() => servers.ca = Some(path.into()),
                 ("cert", path) if !path.is_empty() => cert = Some(PathBuf::from(path)),
@@ -128,6 +166,10 @@ impl FromStr for Servers {
             (Some(cert), Some(key)) => Some((cert, key)),
             _ => return Err(wrong("a certificate and its key go together")),
         };
+        let by_name = servers.user.is_some() || servers.password_file.is_some();
+        if [by_name, servers.creds.is_some(), servers.nkey.is_some()].into_iter().filter(|given| *given).count() > 1 {
+            return Err(wrong("one way to get in: a user or token, creds=, or nkey="));
+        }
         // Certificates that are given are meant to be used.
         servers.tls |= servers.ca.is_some() || servers.cert.is_some();
         Ok(servers)
@@ -140,8 +182,8 @@ impl fmt::Display for Servers {
     }
 }
 
-fn secret(path: &Path) -> Result<String, Error> {
-    let wrong = |why: &dyn fmt::Display| Error::new(format!("the password file {}: {why}", path.display()));
+fn secret(what: &str, path: &Path) -> Result<String, Error> {
+    let wrong = |why: &dyn fmt::Display| Error::new(format!("the {what} file {}: {why}", path.display()));
     let mut text = String::new();
     let file = File::open(path).map_err(|error| wrong(&error))?;
     file.take(LONGEST_SECRET + 1).read_to_string(&mut text).map_err(|error| wrong(&error))?;
@@ -174,6 +216,9 @@ mod tests {
             "a?x=1",
             "a,,b",
             "a:99999",
+            "a?user=u&nkey=/k",
+            "a?creds=/c&nkey=/k",
+            "a?nkey=",
         ] {
             assert!(wrong.parse::<Servers>().is_err(), "{wrong}");
         }
@@ -184,7 +229,31 @@ mod tests {
         let here: Servers = "nats://127.0.0.1:1".parse().unwrap();
         assert_eq!(here.seen_from_here().unwrap(), "127.0.0.1");
         assert!(here.options("x").is_ok());
-        let error = secret(Path::new("/nowhere")).unwrap_err();
-        assert!(error.to_string().contains("/nowhere"), "{error}");
+        for (query, what) in [("password-file", "password"), ("creds", "credentials"), ("nkey", "nkey")] {
+            let servers: Servers = format!("nats://a?{query}=/nowhere").parse().unwrap();
+            let error = servers.options("x").err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(error.starts_with(&format!("the {what} file /nowhere: ")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_has_no_key_is_refused_and_not_repeated() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x");
+        let on = |query: &str| -> Servers { format!("nats://a?{query}={}", path.display()).parse().unwrap() };
+        let seed = nkeys::seed(nkeys::Of::User, &[5; 32]);
+        for (text, creds, nkey) in [
+            (String::new(), "cannot parse user JWT", "58 characters"),
+            (seed.replacen("SU", "SA", 1), "cannot parse user JWT", "its checksum is wrong"),
+            (format!("-----A-----\nhidden\n------B------\n\n-----A-----\n{seed}x\n------B------\n"), "58", "58"),
+        ] {
+            std::fs::write(&path, &text).unwrap();
+            for (query, why) in [("creds", creds), ("nkey", nkey)] {
+                let error = on(query).options("x").err().map(|error| error.to_string()).unwrap_or_default();
+                assert!(error.contains(why) && !error.contains("hidden") && !error.contains(&seed), "{error}");
+            }
+        }
+        std::fs::write(&path, format!("{seed}\n")).unwrap();
+        assert!(on("nkey").options("x").is_ok());
     }
 }

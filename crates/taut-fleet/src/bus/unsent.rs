@@ -22,6 +22,8 @@ pub(super) struct Unsent {
     /// Of this plan and life.
     dropped: u64,
     of: (String, u64),
+    /// Results of all plans since this was opened.
+    all_dropped: u64,
     /// Held as long as the directory is used.
     lock: Option<File>,
 }
@@ -71,7 +73,7 @@ impl Unsent {
         left.drain(..too_many).for_each(|(path, _)| drop(fs::remove_file(path)));
         let waiting: VecDeque<Report> = left.into_iter().map(|(_, report)| report).collect();
         let (directory, of) = (directory.map(Path::to_owned), (String::new(), 0));
-        let mut unsent = Self { waiting, directory, dropped: 0, of, lock };
+        let mut unsent = Self { waiting, directory, dropped: 0, of, all_dropped: 0, lock };
         unsent.close_last();
         Ok(unsent)
     }
@@ -115,6 +117,7 @@ impl Unsent {
             self.forget(&oldest);
             // Nobody who reads this plan misses the number of another one's.
             self.dropped += u64::from(oldest.plan == report.plan && oldest.epoch == report.epoch);
+            self.all_dropped += u64::from(is_result(&oldest));
         }
         report.dropped = self.dropped;
         if let Some(path) = self.path(&report)
@@ -148,15 +151,25 @@ impl Unsent {
         self.waiting.front()
     }
 
-    /// Takes out what has been sent, unless it was dropped meanwhile.
-    pub(super) fn sent(&mut self, id: &str) {
-        if let Some(report) = self.waiting.pop_front_if(|first| first.id() == id) {
-            self.forget(&report);
-        }
+    /// Takes out what has been sent, unless it was dropped meanwhile. Whether it was a result.
+    pub(super) fn sent(&mut self, id: &str) -> bool {
+        let Some(report) = self.waiting.pop_front_if(|first| first.id() == id) else { return false };
+        self.forget(&report);
+        is_result(&report)
     }
 
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// How many results wait: what says that a plan is over is none.
+    pub(super) fn results(&self) -> usize {
+        self.waiting.iter().filter(|report| is_result(report)).count()
+    }
+
+    /// How many results were dropped since this was opened.
+    pub(super) const fn all_dropped(&self) -> u64 {
+        self.all_dropped
     }
 
     /// Whether there is room for what could as well be said later: nothing that was measured is dropped for it.
@@ -178,6 +191,10 @@ impl Drop for Unsent {
         // Also where a process that is being started has it still open.
         self.lock.iter().for_each(|lock| drop(lock.unlock()));
     }
+}
+
+const fn is_result(report: &Report) -> bool {
+    !matches!(report.found, Found::Closed)
 }
 
 /// Two agents in one directory would send each other's results, and remove them.
@@ -216,10 +233,11 @@ mod tests {
         assert_eq!((unsent.len(), files()), (MOST_UNSENT, MOST_UNSENT));
         assert_eq!(unsent.first().map(|report| (report.seq, report.dropped)), Some((3, 0)));
         assert_eq!(unsent.waiting.back().map(|report| (report.seq, report.dropped)), Some((302, 2)));
+        assert_eq!((unsent.results(), unsent.all_dropped()), (MOST_UNSENT, 2));
         // What is acknowledged after it was dropped takes nothing else away.
-        unsent.sent(&report(1).id());
+        assert!(!unsent.sent(&report(1).id()));
         assert_eq!(unsent.len(), MOST_UNSENT);
-        unsent.sent(&report(3).id());
+        assert!(unsent.sent(&report(3).id()));
         assert_eq!((unsent.len(), files()), (MOST_UNSENT - 1, MOST_UNSENT - 1));
     }
 
@@ -228,21 +246,23 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut unsent = Unsent::open(Some(directory.path())).unwrap();
         (1..=3).for_each(|seq| unsent.push(report(seq)));
-        unsent.sent(&report(1).id());
+        assert!(unsent.sent(&report(1).id()));
         fs::write(directory.path().join("x.result"), "{ no JSON").unwrap();
         drop(unsent);
         let mut again = Unsent::open(Some(directory.path())).unwrap();
         let found: Vec<u64> = again.waiting.iter().map(|report| report.seq).collect();
         assert_eq!(found, [2, 3, 4]);
         assert!(matches!(again.waiting.back().unwrap().found, Found::Closed));
-        (2..=4).for_each(|seq| again.sent(&report(seq).id()));
+        assert_eq!((again.len(), again.results()), (3, 2));
+        // Of these, the last one is no result.
+        assert_eq!([2, 3, 4].map(|seq| again.sent(&report(seq).id())), [true, true, false]);
         drop(again);
         // It is closed once.
         let mut again = Unsent::open(Some(directory.path())).unwrap();
         assert_eq!(again.len(), 0);
         // What was sent to its last is closed, too.
         again.push(Report { epoch: 2, ..report(1) });
-        again.sent(&Report { epoch: 2, ..report(1) }.id());
+        assert!(again.sent(&Report { epoch: 2, ..report(1) }.id()));
         drop(again);
         let third = Unsent::open(Some(directory.path())).unwrap();
         assert_eq!(third.first().map(|report| (report.epoch, report.seq)), Some((2, 2)));

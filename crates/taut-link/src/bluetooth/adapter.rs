@@ -78,6 +78,27 @@ pub fn adapters() -> Result<Vec<u16>> {
     Management::open()?.indices()
 }
 
+/// An adapter as it is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct AdapterState {
+    /// Its public address.
+    pub address: DeviceAddress,
+    /// Whether it is switched on.
+    pub is_on: bool,
+    /// Whether its controller has LE.
+    pub has_le: bool,
+}
+
+/// How an adapter that is set up is.
+///
+/// # Errors
+/// [`Error::Unavailable`] where the kernel has no Bluetooth; [`Error::Host`] when it has no such adapter.
+pub fn state_of(index: u16) -> Result<AdapterState> {
+    let adapter = Management::open()?.adapter(index)?;
+    let (is_on, has_le) = (adapter.is_on(Switch::Powered), adapter.has(Switch::Le));
+    Ok(AdapterState { address: adapter.address, is_on, has_le })
+}
+
 /// Puts back all that this process has switched on. Adapters that are gone by now need nothing.
 pub fn restore() {
     let mut switched = lock();

@@ -9,6 +9,7 @@
 //! - `radio`: interval, PHY and data length asked for on a link that is up.
 //! - `security`: what came of pairing and encryption.
 //! - `choice`: what can be chosen of a link, put into its endpoint.
+//! - `controller`: what a controller says of itself.
 //! - `credit_rule`: how this kernel gives credits.
 //! - `trap`: whether this kernel has a trap that programs fall into.
 //! - `parameters`: connection interval, latency and timeout of links to come.
@@ -21,6 +22,7 @@ mod adapter;
 mod address;
 mod agreed;
 mod choice;
+mod controller;
 mod credit_rule;
 mod end;
 mod heard;
@@ -36,11 +38,12 @@ mod socket;
 mod trap;
 mod virtual_adapter;
 
-pub use adapter::{adapters, address_of, is_set_up, restore as restore_adapters, switch_on};
+pub use adapter::{AdapterState, adapters, address_of, is_set_up, restore as restore_adapters, state_of, switch_on};
 pub use address::{AddressType, BluetoothAddress, DeviceAddress, Phy, Security};
 pub(crate) use address::{Protocol, bound};
 pub use agreed::Agreed;
 pub use choice::{LinkChoice, interval_in_words};
+pub use controller::Controller;
 pub use credit_rule::CreditRule;
 pub use end::end_of;
 pub use log::{HciFrame, HciLog, has_adapter};

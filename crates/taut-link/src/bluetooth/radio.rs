@@ -14,7 +14,7 @@ use super::monitor::Monitor;
 use super::{BluetoothAddress, DeviceAddress};
 use crate::clock;
 
-const HCI_CHANNEL_RAW: u16 = 0;
+pub(super) const HCI_CHANNEL_RAW: u16 = 0;
 /// Commands of the Bluetooth Core Specification, Vol 4, Part E, sections 7.8.18, 7.8.33 and 7.8.49.
 const LE_CONNECTION_UPDATE: u16 = 0x2013;
 const LE_SET_DATA_LENGTH: u16 = 0x2022;
@@ -159,7 +159,8 @@ fn refused(wish: Wish, status: u8) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, format!("{}: {why} (status {status:#04x})", wish.name()))
 }
 
-fn send(controller: &Socket, opcode: u16, parameters: &[u8]) -> io::Result<()> {
+/// Sends a command to a controller.
+pub(super) fn send(controller: &Socket, opcode: u16, parameters: &[u8]) -> io::Result<()> {
     // H4 type of a command; opcode; length.
     let mut command = vec![1];
     command.extend_from_slice(&opcode.to_le_bytes());

@@ -7,9 +7,10 @@ use super::mqtt_login::{Errand, Login};
 use super::nats_address::NatsAddress;
 use super::nats_client::{NatsClient, NatsLogin};
 use super::part::Part;
+use super::stream_settings::StreamSettings;
 use super::tls_settings::TlsSettings;
 use crate::tls::Tls;
-use crate::{Error, Result};
+use crate::{Error, Result, clock};
 
 /// Which broker, and which topic or subject of it.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +30,20 @@ pub(super) struct Topics<'a> {
     pub(super) kept: [String; 2],
 }
 
+/// The topics or subjects of a client that carries messages.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CarriedTopics {
+    /// Where messages are published.
+    pub(crate) published: Option<String>,
+    /// What messages are heard.
+    pub(crate) data: Option<String>,
+    /// What writers and readers tell each other.
+    pub(crate) tallies: Option<String>,
+    pub(crate) receipts: Option<String>,
+}
+
+/// Below its topic goes what a pipe carries the other way.
+pub(crate) const BACK: &str = "back";
 /// Where MQTT brokers say what they are, by a convention of Mosquitto's.
 const ABOUT: &str = "$SYS/broker/version";
 
@@ -149,46 +164,92 @@ impl BrokerAddress<'_> {
     }
 
     /// Whether the broker acknowledges what is published.
-    pub(crate) const fn is_confirmed(&self) -> bool {
-        matches!(self, Self::Mqtt(MqttAddress { qos: 1.., .. }))
+    pub(crate) fn is_confirmed(&self) -> bool {
+        matches!(self, Self::Mqtt(MqttAddress { qos: 1.., .. })) || self.stream().is_some()
     }
 
-    /// A client of that name that carries messages: it hears all of `filters`, and says itself what it has taken. Its
-    /// session is kept if it `is_lasting`, and packets are numbered from `first_number` on.
+    /// The stream that keeps the messages.
+    pub(crate) fn stream(&self) -> Option<&StreamSettings> {
+        match self {
+            Self::Mqtt(_) => None,
+            Self::Nats(address) => address.stream.as_deref(),
+        }
+    }
+
+    /// A client of that name that carries messages and says itself what it has taken. Its session is kept if it
+    /// `is_lasting`, and packets are numbered from `first_number` on.
     pub(crate) fn carrying_client(
         &self,
         endpoint: &impl std::fmt::Display,
         name: String,
-        filters: Vec<String>,
+        topics: &CarriedTopics,
         (is_lasting, first_number): (bool, u16),
     ) -> Result<Box<dyn Client>> {
         if self.nagle() {
             return Err(Error::Input(format!("{endpoint}: nagle= is for taut serve")));
         }
-        let (has_tls, has_stream) = match self {
-            Self::Mqtt(address) => (address.tls.is_some(), false),
-            Self::Nats(address) => (address.insists_on_tls(), address.stream.is_some()),
-        };
-        if has_tls || has_stream {
-            let what = if has_tls { "TLS to a broker" } else { "a stream of JetStream" };
-            return Err(Error::Input(format!(
-                "{endpoint}: {what} is not there for taut pipe; echo, pace and serve take it"
-            )));
-        }
+        let CarriedTopics { published, data, tallies, receipts } = topics;
+        // What a stream has of it is read there.
+        let heard = data.iter().filter(|_| self.stream().is_none());
+        let filters = heard.chain(tallies).chain(receipts).cloned().collect();
         match self {
             Self::Mqtt(address) => {
                 let (version, user, qos, password) =
                     (address.version, address.user.clone(), address.qos, address.password()?);
                 let login = Login { version, client: name, user, password, filter: String::new(), qos };
                 let errand = Errand { is_lasting, also: filters };
-                let client = MqttClient::on_errand(login, errand, first_number)
+                let mut client = MqttClient::on_errand(login, errand, first_number)
                     .map_err(|why| Error::Input(format!("{endpoint}: {why}")))?;
+                client.is_plain(address.tls.is_none());
                 Ok(Box::new(client))
             }
             Self::Nats(address) => {
                 let (user, password) = (address.user.clone(), address.password()?);
-                Ok(Box::new(NatsClient::with_tags(NatsLogin { name, user, password, filter: None }, filters)))
+                let login = NatsLogin { name: name.clone(), user, password, filter: None };
+                let mut client = NatsClient::with_tags(login, filters);
+                client.insist_on_tls(address.insists_on_tls());
+                let Some(stream) = address.stream.as_deref() else { return Ok(Box::new(client)) };
+                // Whichever way the one goes that comes first.
+                let kept = || vec![address.subject.clone(), format!("{}.{BACK}", address.subject)];
+                // A pipe has a reader at each end, which read different subjects.
+                let own = |filter: &str, name: &String| match *filter == address.subject {
+                    true => name.clone(),
+                    false => format!("{name}-{BACK}"),
+                };
+                let reading = |filter: String| {
+                    let name = stream.reader.as_ref().map(|name| own(&filter, name));
+                    Reading { filter, name }
+                };
+                let plan = StreamPlan {
+                    stream: stream.name.clone(),
+                    create: stream.create.map(|storage| (storage, kept())),
+                    publishes: published.clone(),
+                    reads: data.clone().map(reading),
+                };
+                // Of this connection alone: a server goes on to answer what an earlier one has asked for as long as
+                // anybody hears the answers.
+                let inbox = format!("_INBOX.{name}-{:x}", clock::now().as_nanos());
+                Ok(Box::new(JetStream::carrying(client, inbox, plan)))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_connection_has_an_inbox_of_its_own() {
+        let address = NatsAddress::parse("h/a?stream=S").unwrap();
+        let topics = CarriedTopics { data: Some("a".to_owned()), ..CarriedTopics::default() };
+        let inbox = || {
+            let broker = BrokerAddress::Nats(&address);
+            let mut client = broker.carrying_client(&"x", "taut-1".to_owned(), &topics, (false, 1)).unwrap();
+            client.handle(b"INFO {\"headers\":true}\r\n");
+            let hello = String::from_utf8(client.output().to_vec()).unwrap();
+            hello.lines().find(|line| line.starts_with("SUB _INBOX.")).unwrap().to_owned()
+        };
+        assert_ne!(inbox(), inbox());
     }
 }

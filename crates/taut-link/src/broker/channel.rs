@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -15,9 +15,9 @@ use taut_time::{Duration, Instant};
 use super::address::{BrokerAddress, Topics};
 use super::client::{Client, Message};
 use super::part::Part;
-use super::secured::Secured;
+use super::secured::{CLOSED, CUT, Secured};
 use crate::interrupt::{Interrupt, LOOK_PERIOD};
-use crate::{Error, Result, clock};
+use crate::{Error, Result, clock, message};
 
 /// What a link or a listener has beside its socket when a broker is at the other end.
 #[derive(Debug)]
@@ -34,15 +34,31 @@ pub(crate) struct Channel {
     publish_to: String,
     /// Whether each read is followed by `TCP_QUICKACK`, which the kernel takes back by itself (tcp(7)).
     acknowledge_at_once: AtomicBool,
+    /// Bytes that the kernel has taken for the broker, those of TLS too.
+    sent: AtomicU64,
+    /// When what has been read came.
+    arrivals: Arrivals,
+}
+
+/// When the kernel took in the last of what a read brought.
+#[derive(Debug, Default)]
+struct Arrivals {
+    /// Whether reads ask.
+    asked: AtomicBool,
+    /// Of the messages that have come, where they came with one read: nanoseconds of `CLOCK_REALTIME`, or 0.
+    at: AtomicU64,
 }
 
 const INPUT_BYTES: usize = 64 * 1024;
 /// Bytes that may wait for a broker which sends and does not read.
 const MOST_WAITING: usize = 1 << 20;
-const CLOSED: &str = "closed the connection";
-const CUT: &str = "closed the connection without TLS' own end: what it sent may have been cut off";
 /// Longest wait for an acknowledgement that lets the next message go, where the socket has no time-out.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// For a read that waits for ever.
+const UNBOUNDED_WAIT: Duration = Duration::from_hours(24);
+/// Longest wait of an answer for room, or for acknowledgements that let it go. The broker reads, and acknowledges, what
+/// was published before; what came from askers meanwhile is kept.
+const ANSWER_WAIT: Duration = Duration::from_secs(1);
 /// Ends of the topics on which is asked and answered, and of that of one who is alone.
 const ASKED: &str = "req";
 const ANSWERED: &str = "rep";
@@ -80,6 +96,8 @@ impl Channel {
             separator,
             publish_to,
             acknowledge_at_once: AtomicBool::new(false),
+            sent: AtomicU64::new(0),
+            arrivals: Arrivals::default(),
         };
         channel.log_in(socket, endpoint, address, timeout, interrupt)?;
         Ok(channel)
@@ -138,20 +156,36 @@ impl Channel {
 
     /// Publishes a message of the link's own.
     pub(crate) fn send(&self, socket: &Socket, bytes: &[u8], flags: SendFlags) -> rustix::io::Result<usize> {
-        self.publish(socket, &self.publish_to, bytes, flags)
+        self.publish(socket, &self.publish_to, bytes, flags, || patience(socket, flags))
     }
 
     /// Publishes an answer to the asker of that name.
     pub(crate) fn answer(&self, socket: &Socket, asker: &str, bytes: &[u8]) -> rustix::io::Result<usize> {
         let mut topic = String::with_capacity(self.topic.len() + asker.len() + 5);
         let _ = write!(topic, "{}{separator}{asker}{separator}{ANSWERED}", self.topic, separator = self.separator);
-        self.publish(socket, &topic, bytes, SendFlags::DONTWAIT)
+        self.publish(socket, &topic, bytes, SendFlags::DONTWAIT, || clock::now() + ANSWER_WAIT)
     }
 
-    fn publish(&self, socket: &Socket, topic: &str, bytes: &[u8], flags: SendFlags) -> rustix::io::Result<usize> {
+    /// Publishes a message; waits until `patience` for acknowledgements that let it go, and where the call itself does
+    /// not wait, for room as well.
+    fn publish(
+        &self,
+        socket: &Socket,
+        topic: &str,
+        bytes: &[u8],
+        flags: SendFlags,
+        patience: impl Fn() -> Instant,
+    ) -> rustix::io::Result<usize> {
         let mut give_up = None;
         loop {
-            self.flush(socket, flags)?;
+            match self.flush(socket, flags) {
+                Err(Errno::AGAIN) if flags.contains(SendFlags::DONTWAIT) => {
+                    let until = *give_up.get_or_insert_with(&patience);
+                    self.wait(socket, PollFlags::IN | PollFlags::OUT, until)?;
+                    continue;
+                }
+                flushed => flushed?,
+            }
             let mut client = self.client();
             match client.publish(topic, bytes) {
                 Ok(true) => {
@@ -167,19 +201,26 @@ impl Channel {
                     if give_up.is_some_and(|until| clock::now() > until) {
                         return Err(Errno::AGAIN);
                     }
-                    let until = *give_up.get_or_insert_with(|| patience(socket, flags));
-                    // Acknowledgements may be there already.
-                    match self.read(socket, RecvFlags::DONTWAIT) {
-                        Ok(()) => {}
-                        Err(Errno::AGAIN | Errno::INTR) => wait_readable(socket, until)?,
-                        Err(errno) => return Err(errno),
-                    }
+                    let until = *give_up.get_or_insert_with(&patience);
+                    self.wait(socket, PollFlags::IN, until)?;
                 }
                 Err(why) => {
                     client.fail(&why);
                     return Err(Errno::PROTO);
                 }
             }
+        }
+    }
+
+    /// Takes in what is there, or waits for it, or for room.
+    fn wait(&self, socket: &Socket, events: PollFlags, until: Instant) -> rustix::io::Result<()> {
+        // Acknowledgements may be there already.
+        let read = self.read(socket, RecvFlags::DONTWAIT);
+        // Messages of earlier reads may wait still.
+        self.arrivals.at.store(0, Ordering::Relaxed);
+        match read {
+            Err(Errno::AGAIN | Errno::INTR) => wait_for(socket, events, until),
+            read => read,
         }
     }
 
@@ -200,11 +241,20 @@ impl Channel {
     }
 
     fn next(&self, socket: &Socket, flags: RecvFlags) -> rustix::io::Result<Message> {
+        let mut give_up = None;
         loop {
             if let Some(message) = self.client().next_message() {
                 return Ok(message);
             }
             self.flush_now(socket)?;
+            if self.bytes_sent().is_none() && !flags.contains(RecvFlags::DONTWAIT) && is_blocking(socket) {
+                // What waits for room has to go out meanwhile: no answer comes to what the broker has not.
+                let until = *give_up.get_or_insert_with(|| {
+                    clock::now() + socket.read_timeout().ok().flatten().unwrap_or(UNBOUNDED_WAIT)
+                });
+                self.wait(socket, PollFlags::IN | PollFlags::OUT, until)?;
+                continue;
+            }
             self.read(socket, flags)?;
         }
     }
@@ -215,13 +265,13 @@ impl Channel {
         if self.client().failure().is_some() {
             return Err(Errno::CONNRESET);
         }
-        let bytes = match rustix::net::recv(socket, &mut input[..], flags) {
-            Ok((0, _)) | Err(Errno::CONNRESET) => {
+        let bytes = match self.receive_bytes(socket, &mut input, flags) {
+            Ok(0) | Err(Errno::CONNRESET) => {
                 let how = self.how_it_closed();
                 self.client().fail(how);
                 return Err(Errno::CONNRESET);
             }
-            result => result?.0,
+            result => result?,
         };
         if self.acknowledge_at_once.load(Ordering::Relaxed) {
             // Refused, it is as if it had not been asked for.
@@ -234,6 +284,42 @@ impl Channel {
             client.fail("does not read what it is sent");
         }
         if client.failure().is_some() { Err(Errno::PROTO) } else { Ok(()) }
+    }
+
+    /// Reads, and notes when that came if it is asked for.
+    fn receive_bytes(&self, socket: &Socket, input: &mut [u8], flags: RecvFlags) -> rustix::io::Result<usize> {
+        if !self.arrivals.asked.load(Ordering::Relaxed) {
+            return rustix::net::recv(socket, input, flags).map(|(bytes, _)| bytes);
+        }
+        let received = message::receive(socket.as_fd(), input, flags.bits().cast_signed());
+        let received = received.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        let at = received.stamp.map_or(0, |(seconds, nanoseconds)| {
+            seconds.cast_unsigned().saturating_mul(1_000_000_000).saturating_add(nanoseconds.cast_unsigned())
+        });
+        self.arrivals.at.store(at, Ordering::Relaxed);
+        Ok(received.bytes)
+    }
+
+    /// Has reads ask the kernel when the last of what they bring came, or not.
+    pub(crate) fn stamp_arrivals(&self, socket: &Socket, on: bool) -> std::io::Result<()> {
+        if self.arrivals.asked.swap(on, Ordering::Relaxed) == on {
+            return Ok(());
+        }
+        self.arrivals.at.store(0, Ordering::Relaxed);
+        message::stamp_arrivals(socket.as_fd(), on)
+    }
+
+    /// When the last of the read came with which the message came that was given out last, seconds and nanoseconds of
+    /// `CLOCK_REALTIME`.
+    pub(crate) fn arrival(&self) -> Option<(i64, i64)> {
+        let at = self.arrivals.at.load(Ordering::Relaxed);
+        (at > 0).then(|| ((at / 1_000_000_000).cast_signed(), (at % 1_000_000_000).cast_signed()))
+    }
+
+    /// Bytes of the connection that the kernel has taken; `None` while some wait for room.
+    pub(crate) fn bytes_sent(&self) -> Option<u64> {
+        let waits = !self.client().output().is_empty();
+        (!waits).then(|| self.sent.load(Ordering::Relaxed))
     }
 
     /// Hands the client what the socket has brought.
@@ -260,8 +346,8 @@ impl Channel {
     fn flush(&self, socket: &Socket, flags: SendFlags) -> rustix::io::Result<()> {
         let mut client = self.client();
         let flushed = match self.secured() {
-            Some(mut secured) => secured.flush(socket, &mut **client, flags),
-            None => flush_plain(socket, &mut **client, flags),
+            Some(mut secured) => secured.flush(socket, &mut **client, flags, &self.sent),
+            None => flush_plain(socket, &mut **client, flags, &self.sent),
         };
         if !matches!(flushed, Err(Errno::PIPE | Errno::CONNRESET)) {
             return flushed;
@@ -311,33 +397,45 @@ impl Channel {
     }
 }
 
-fn flush_plain(socket: &Socket, client: &mut dyn Client, flags: SendFlags) -> rustix::io::Result<()> {
+fn flush_plain(
+    socket: &Socket,
+    client: &mut dyn Client,
+    flags: SendFlags,
+    count: &AtomicU64,
+) -> rustix::io::Result<()> {
     while !client.output().is_empty() {
         let sent = rustix::net::send(socket, client.output(), flags | SendFlags::NOSIGNAL)?;
+        count.fetch_add(sent as u64, Ordering::Relaxed);
         client.wrote(sent);
     }
     Ok(())
 }
 
+fn is_blocking(socket: &Socket) -> bool {
+    fcntl_getfl(socket).is_ok_and(|flags| !flags.contains(OFlags::NONBLOCK))
+}
+
 /// Until when a sending call on the socket waits: now, where it must not.
 fn patience(socket: &Socket, flags: SendFlags) -> Instant {
     let now = clock::now();
-    let waits = !flags.contains(SendFlags::DONTWAIT)
-        && fcntl_getfl(socket).is_ok_and(|flags| !flags.contains(OFlags::NONBLOCK));
-    if !waits {
+    if flags.contains(SendFlags::DONTWAIT) || !is_blocking(socket) {
         return now;
     }
     now + socket.write_timeout().ok().flatten().unwrap_or(LONGEST_WAIT)
 }
 
 /// Waits until something has come, or for that long.
-fn wait_readable(socket: &Socket, until: Instant) -> rustix::io::Result<()> {
+pub(crate) fn wait_readable(socket: &Socket, until: Instant) -> rustix::io::Result<()> {
+    wait_for(socket, PollFlags::IN, until)
+}
+
+fn wait_for(socket: &Socket, events: PollFlags, until: Instant) -> rustix::io::Result<()> {
     let left = until.saturating_since(clock::now());
     if left.is_zero() {
         return Err(Errno::AGAIN);
     }
     let left = left.try_into().map_err(|_| Errno::INVAL)?;
-    poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&left)).map(drop)
+    poll(&mut [PollFd::new(socket, events)], Some(&left)).map(drop)
 }
 
 fn copy(message: &Message, buffer: &mut [u8]) -> usize {

@@ -3,9 +3,11 @@
 
 use std::collections::VecDeque;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::client::{Client, Message};
+use super::client::{Client, Ending, Letter, Message, Posted};
+use super::jetstream_api::{Config, NewReader, NewStream, Next, ReaderConfig, Told};
+use super::jetstream_carry::Carrying;
 use super::nats_client::{Answer, NatsClient};
 use super::stream_settings::{Storage, is_name};
 
@@ -45,6 +47,9 @@ pub struct JetStream {
     /// Asked for and not come.
     asked_for: usize,
     messages: VecDeque<Message>,
+    ending: Ending,
+    /// Where messages are carried.
+    carrying: Option<Carrying>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -59,73 +64,6 @@ enum State {
     /// It is to be made.
     MakingReader,
     Ready,
-}
-
-/// What of the API's answers concerns us. Members that an answer has not are empty.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Told {
-    error: Option<Refusal>,
-    /// Of an acknowledgement: the stream.
-    stream: String,
-    /// Of a reader.
-    name: String,
-    config: Config,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Refusal {
-    err_code: u32,
-    description: String,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Config {
-    subjects: Vec<String>,
-    deliver_subject: String,
-    filter_subject: String,
-    filter_subjects: Vec<String>,
-}
-
-/// A stream that is made.
-#[derive(Serialize)]
-struct NewStream<'a> {
-    name: &'a str,
-    subjects: &'a [String],
-    retention: &'static str,
-    storage: &'static str,
-    discard: &'static str,
-    max_bytes: u64,
-    max_age: u64,
-    max_msgs: i64,
-    max_consumers: i64,
-    num_replicas: u32,
-}
-
-/// A reader that is made.
-#[derive(Serialize)]
-struct NewReader<'a> {
-    stream_name: &'a str,
-    config: ReaderConfig<'a>,
-}
-
-#[derive(Serialize)]
-struct ReaderConfig<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    durable_name: Option<&'a str>,
-    deliver_policy: &'static str,
-    ack_policy: &'static str,
-    filter_subject: &'a str,
-    max_ack_pending: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    inactive_threshold: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct Next {
-    batch: usize,
 }
 
 /// Most messages that are published and not acknowledged.
@@ -144,6 +82,9 @@ const CONSUMER_NOT_FOUND: u32 = 10_014;
 const TOLD: &str = "api";
 const KEPT: &str = "ack";
 const NEXT: &str = "next";
+const WHERE: &str = "where";
+/// A message that is not taken may go to somebody else at once (ADR-13 of NATS).
+const NOT_TAKEN: &[u8] = b"-NAK";
 
 impl JetStream {
     /// A client over that one, which has no inbox yet; answers come below `inbox`.
@@ -159,7 +100,14 @@ impl JetStream {
             under_way: 0,
             asked_for: 0,
             messages: VecDeque::new(),
+            ending: Ending::Open,
+            carrying: None,
         }
+    }
+
+    /// One that carries messages: it acknowledges what it is told to, and tells what the stream keeps.
+    pub fn carrying(nats: NatsClient, inbox: String, plan: StreamPlan) -> Self {
+        Self { carrying: Some(Carrying::default()), ..Self::new(nats, inbox, plan) }
     }
 
     fn go_on(&mut self) {
@@ -170,14 +118,48 @@ impl JetStream {
         while self.nats.failure().is_none() {
             let Some(answer) = self.nats.next_answer() else { break };
             let to = answer.subject.strip_prefix(&self.inbox).and_then(|rest| rest.strip_prefix('.'));
-            match to {
-                Some(TOLD) => self.told(&answer),
-                Some(KEPT) => self.kept(&answer),
-                Some(NEXT) => self.none_came(&answer),
+            match to.map(|to| to.split_once('.').unwrap_or((to, ""))) {
+                Some((TOLD, _)) => self.told(&answer),
+                Some((KEPT, ticket)) => self.kept(&answer, ticket),
+                Some((NEXT, _)) => self.none_came(&answer),
+                Some((WHERE, _)) => self.told_where(&answer),
                 // Any client may publish to an inbox.
                 Some(_) => {}
                 None => self.came(answer),
             }
+        }
+        self.hold_what_is_beside();
+    }
+
+    /// What is said beside the stream of messages in it has to stay behind them.
+    fn hold_what_is_beside(&mut self) {
+        let Some(reads) = self.plan.reads.as_ref().filter(|_| self.state == State::Ready) else { return };
+        let Some(carrying) = &mut self.carrying else { return };
+        let mut asks = false;
+        while let Some(message) = self.nats.next_message() {
+            // What readers tell is of what we write, and waits for nothing that we read.
+            if message.topic.strip_prefix(&reads.filter) == Some(".sent") {
+                asks |= carrying.hold(message);
+            } else {
+                self.messages.push_back(message);
+            }
+        }
+        self.messages.extend(std::iter::from_fn(|| carrying.released()));
+        if asks {
+            self.ask_where();
+        }
+    }
+
+    fn ask_where(&mut self) {
+        self.ask(&format!("CONSUMER.INFO.{}.{}", self.plan.stream, self.reader), WHERE, &());
+    }
+
+    fn told_where(&mut self, answer: &Answer) {
+        let Some(carrying) = &mut self.carrying else { return };
+        let told = serde_json::from_slice::<Told>(&answer.payload).ok().filter(|told| told.error.is_none());
+        let Some(told) = told else { return self.fail("does not tell how far the reader of the stream is") };
+        if carrying.told(told.delivered.consumer_seq, told.num_pending) {
+            self.ask_where();
         }
     }
 
@@ -209,7 +191,10 @@ impl JetStream {
                     "has no stream {stream}: make it (`nats stream add`), or have it made with create=memory or create=file"
                 )),
             },
-            (State::LookingForReader, None) => self.found_reader(&told.config),
+            (State::LookingForReader, None) => {
+                self.carrying.iter_mut().for_each(|carrying| carrying.begin_behind(told.delivered.consumer_seq));
+                self.found_reader(&told.config);
+            }
             (State::LookingForReader, Some(CONSUMER_NOT_FOUND)) => self.make_reader(),
             // The name goes into a line of ours.
             (State::MakingReader, None) if !is_name(&told.name) => {
@@ -309,21 +294,28 @@ impl JetStream {
         self.ask_for_more();
     }
 
+    /// Those that were not taken yet are among as many as may be with us.
     fn ask_for_more(&mut self) {
-        let batch = BATCH - self.asked_for;
-        self.asked_for = BATCH;
+        let here = self.asked_for + self.carrying.as_ref().map_or(0, Carrying::open);
+        if here > BATCH / 2 {
+            return;
+        }
+        let batch = BATCH - here;
+        self.asked_for += batch;
         self.ask(&format!("CONSUMER.MSG.NEXT.{}.{}", self.plan.stream, self.reader), NEXT, &Next { batch });
     }
 
     /// The stream has answered to a message, that it keeps it or why not.
-    fn kept(&mut self, answer: &Answer) {
+    fn kept(&mut self, answer: &Answer, ticket: &str) {
         if answer.status.is_some() {
+            self.ending = Ending::Refused;
             return self.fail("keeps no such message: no stream has its subject any more");
         }
         let Ok(told) = serde_json::from_slice::<Told>(&answer.payload) else {
             return self.fail("sent an acknowledgement of JetStream that can't be read");
         };
         if let Some(error) = told.error {
+            self.ending = Ending::Refused;
             return self.fail(&format!("did not keep a message: {}", printable(&error.description)));
         }
         if told.stream != self.plan.stream {
@@ -331,7 +323,10 @@ impl JetStream {
         }
         match self.under_way.checked_sub(1) {
             Some(rest) => self.under_way = rest,
-            None => self.fail("acknowledged what was never published"),
+            None => return self.fail("acknowledged what was never published"),
+        }
+        if let (Some(carrying), Ok(ticket)) = (&mut self.carrying, ticket.parse()) {
+            carrying.keep(ticket);
         }
     }
 
@@ -353,19 +348,34 @@ impl JetStream {
         }
     }
 
-    /// A message of the stream, which is acknowledged when it is taken in, as stock clients do.
+    /// A message of the stream, which is acknowledged when it is taken in, as stock clients do; one that is carried on
+    /// when it is taken there.
     fn came(&mut self, answer: Answer) {
         let is_asked_for = self.state == State::Ready && self.asked_for > 0;
         let Some(reply) = answer.reply.filter(|reply| is_asked_for && reply.starts_with("$JS.ACK.")) else {
             return self.fail("sent a message that nobody here has asked for");
         };
-        self.messages.push_back(Message::new(answer.subject, answer.payload));
+        let message = Message::new(answer.subject, answer.payload);
         self.asked_for -= 1;
-        if let Err(why) = self.nats.publish(&reply, b"") {
-            self.fail(&why);
+        if self.carrying.as_mut().is_some_and(|carrying| carrying.is_again(&reply)) {
+            return self.ask_for_more();
         }
-        if self.asked_for <= BATCH / 2 {
-            self.ask_for_more();
+        match &mut self.carrying {
+            Some(carrying) => {
+                let number = carrying.came(reply);
+                self.messages.push_back(message.with(Some((number, false)), answer.tag));
+            }
+            None => {
+                self.messages.push_back(message);
+                self.answer(&reply, b"");
+            }
+        }
+        self.ask_for_more();
+    }
+
+    fn answer(&mut self, reply: &str, what: &[u8]) {
+        if let Err(why) = self.nats.publish(reply, what) {
+            self.fail(&why);
         }
     }
 }
@@ -409,7 +419,8 @@ impl Client for JetStream {
     }
 
     fn next_message(&mut self) -> Option<Message> {
-        self.messages.pop_front().or_else(|| self.nats.next_message())
+        let is_held = self.carrying.is_some() && self.plan.reads.is_some();
+        self.messages.pop_front().or_else(|| if is_held { None } else { self.nats.next_message() })
     }
 
     fn publish(&mut self, subject: &str, payload: &[u8]) -> Result<bool, String> {
@@ -423,6 +434,51 @@ impl Client for JetStream {
         self.nats.ask(subject, &reply, payload)?;
         self.under_way += 1;
         Ok(true)
+    }
+
+    fn post(&mut self, letter: &Letter<'_>) -> Result<Posted, String> {
+        let Some(carrying) = self.carrying.as_mut().filter(|_| self.plan.publishes.as_deref() == Some(letter.topic))
+        else {
+            return self.nats.post(letter);
+        };
+        if self.under_way >= MOST_UNDER_WAY {
+            return Ok(Posted::Later);
+        }
+        let ticket = carrying.ticket();
+        let reply = format!("{}.{KEPT}.{ticket}", self.inbox);
+        self.nats.ask_with(letter.topic, &reply, letter.tag, letter.payload)?;
+        self.under_way += 1;
+        Ok(Posted::Taken(Some(ticket)))
+    }
+
+    fn next_confirmed(&mut self) -> Option<u16> {
+        self.carrying.as_mut()?.next_kept()
+    }
+
+    fn takes_tags(&self) -> bool {
+        self.nats.takes_tags()
+    }
+
+    fn acknowledge(&mut self, message: &Message) {
+        if let Some(reply) = self.carrying.as_mut().and_then(|carrying| carrying.taken(message)) {
+            self.answer(&reply, b"");
+            self.ask_for_more();
+            if self.carrying.as_mut().is_some_and(Carrying::ask_anew) {
+                self.ask_where();
+            }
+        }
+    }
+
+    fn say_goodbye(&mut self) {
+        let Some(carrying) = &mut self.carrying else { return };
+        let left: Vec<String> = carrying.left().collect();
+        // Else they would come back to us.
+        self.nats.hear_no_answers();
+        left.iter().for_each(|reply| self.answer(reply, NOT_TAKEN));
+    }
+
+    fn ending(&self) -> Ending {
+        if self.ending == Ending::Open { self.nats.ending() } else { self.ending }
     }
 
     fn output(&self) -> &[u8] {

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Client, JetStream, NatsClient, NatsLogin, Reading, Storage, StreamPlan};
+use super::{Client, Ending, JetStream, Letter, NatsClient, NatsLogin, Posted, Reading, Storage, StreamPlan};
 
 const INBOX: &str = "_INBOX.taut-1";
 
@@ -113,6 +113,111 @@ fn what_is_read_is_acknowledged_and_more_is_asked_for_in_time() {
     assert_eq!(written(&mut client), "PUB t.9.rep 2\r\nyo\r\n");
     status(&mut client, "next", "409 Consumer Deleted");
     assert!(failure(&client).contains("ended the reading of the stream: consumer deleted"), "{client:?}");
+}
+
+/// One that carries: its core subscription is the first, its inbox the second.
+fn carrier(publishes: bool, reads: bool) -> JetStream {
+    let plan = StreamPlan {
+        publishes: publishes.then(|| "t.1".to_owned()),
+        reads: reads.then(|| Reading { filter: "t.2".to_owned(), name: Some("r".to_owned()) }),
+        ..plan(false, None)
+    };
+    let nats = NatsClient::with_tags(NatsLogin::default(), vec!["t.2.sent".to_owned()]);
+    let mut client = JetStream::carrying(nats, INBOX.to_owned(), plan);
+    client.handle(b"INFO {\"version\":\"2.9.10\",\"headers\":true}\r\nPONG\r\n");
+    answer(&mut client, "api", STREAM);
+    if reads {
+        let told = r#"{"name":"r","delivered":{"consumer_seq":4},"config":{"filter_subject":"t.2"}}"#;
+        answer(&mut client, "api", told);
+    }
+    assert!(client.is_ready(), "{client:?}");
+    written(&mut client);
+    client
+}
+
+fn delivery(client: &mut JetStream, number: u64, payload: &str) {
+    let (reply, header) = (format!("$JS.ACK.S.r.1.{number}.{number}.1.0"), "NATS/1.0\r\ntaut: tag\r\n\r\n");
+    let (headers, bytes) = (header.len(), header.len() + payload.len());
+    client.handle(format!("HMSG t.2 2 {reply} {headers} {bytes}\r\n{header}{payload}\r\n").as_bytes());
+}
+
+#[test]
+fn what_is_given_again_while_it_is_with_us_is_given_on_once() {
+    let mut client = carrier(false, true);
+    delivery(&mut client, 5, "five");
+    let again = |client: &mut JetStream| client.handle(b"MSG t.2 2 $JS.ACK.S.r.2.5.9.1.0 4\r\nfive\r\n");
+    again(&mut client);
+    let five = client.next_message().unwrap();
+    client.acknowledge(&five);
+    // On its way while the acknowledgement was.
+    again(&mut client);
+    assert!(client.next_message().is_none() && client.failure().is_none());
+    assert_eq!(written(&mut client), "PUB $JS.ACK.S.r.1.5.5.1.0 0\r\n\r\n");
+}
+
+#[test]
+fn what_is_carried_is_acknowledged_when_it_is_taken_and_given_back_at_the_end() {
+    let mut client = carrier(false, true);
+    delivery(&mut client, 5, "five");
+    delivery(&mut client, 6, "six");
+    assert_eq!(written(&mut client), "");
+    let five = client.next_message().unwrap();
+    assert_eq!((five.payload(), five.tag.as_deref(), five.topic.as_str()), (&b"five"[..], Some("tag"), "t.2"));
+    client.acknowledge(&five);
+    client.acknowledge(&five);
+    assert_eq!(written(&mut client), "PUB $JS.ACK.S.r.1.5.5.1.0 0\r\n\r\n");
+    // What the writer says beside the stream waits for what the stream had before.
+    client.handle(b"MSG t.2.sent 1 5\r\ntally\r\n");
+    assert_eq!(client.next_message().unwrap().payload(), b"six");
+    assert!(client.next_message().is_none());
+    assert_eq!(written(&mut client), format!("PUB $JS.API.CONSUMER.INFO.S.r {INBOX}.where 0\r\n\r\n"));
+    // What readers tell of ours does not.
+    client.handle(b"MSG t.1.receipt 1 2\r\n{}\r\n");
+    assert_eq!(client.next_message().unwrap().topic, "t.1.receipt");
+    answer(&mut client, "where", r#"{"delivered":{"consumer_seq":6},"num_pending":1}"#);
+    assert!(client.next_message().is_none());
+    delivery(&mut client, 7, "seven");
+    assert_eq!(client.next_message().unwrap().payload(), b"seven");
+    assert_eq!(client.next_message().unwrap().payload(), b"tally");
+    client.say_goodbye();
+    let back = |number: u64| format!("PUB $JS.ACK.S.r.1.{number}.{number}.1.0 4\r\n-NAK\r\n");
+    assert_eq!(written(&mut client), format!("UNSUB 2\r\n{}{}", back(6), back(7)));
+}
+
+/// As many as are asked for at once, whether they have come or not.
+#[test]
+fn no_more_is_asked_for_than_is_taken() {
+    let mut client = carrier(false, true);
+    for number in 5..5 + 256 {
+        delivery(&mut client, number, "x");
+    }
+    assert_eq!(written(&mut client), "");
+    let mut asked = 0;
+    while let Some(message) = client.next_message() {
+        client.acknowledge(&message);
+        asked += written(&mut client).matches("{\"batch\":128}").count();
+    }
+    // As many as were taken.
+    assert_eq!(asked, 2);
+}
+
+#[test]
+fn each_message_that_the_stream_keeps_is_told_apart_and_one_that_it_refuses_ends_it() {
+    let mut client = carrier(true, false);
+    let letter = |topic| Letter { topic, payload: b"x", tag: Some("1"), is_casual: false };
+    assert_eq!(client.post(&letter("t.1")), Ok(Posted::Taken(Some(1))));
+    assert_eq!(client.post(&letter("t.1")), Ok(Posted::Taken(Some(2))));
+    let header = "NATS/1.0\r\ntaut: 1\r\n\r\n";
+    assert!(written(&mut client).starts_with(&format!("HPUB t.1 {INBOX}.ack.1 {} {}\r\n{header}x", 21, 22)));
+    // Beside the stream nobody acknowledges it.
+    assert_eq!(client.post(&letter("t.1.sent")), Ok(Posted::Taken(None)));
+    answer(&mut client, "ack.2", r#"{"stream":"S","seq":2}"#);
+    answer(&mut client, "ack.1", r#"{"stream":"S","seq":1}"#);
+    assert_eq!([client.next_confirmed(), client.next_confirmed(), client.next_confirmed()], [Some(2), Some(1), None]);
+    client.post(&letter("t.1")).unwrap();
+    answer(&mut client, "ack.3", r#"{"error":{"err_code":10077,"description":"maximum messages exceeded"}}"#);
+    assert_eq!(client.ending(), Ending::Refused);
+    assert!(failure(&client).contains("did not keep a message: maximum messages exceeded"), "{client:?}");
 }
 
 #[test]

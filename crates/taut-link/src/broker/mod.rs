@@ -11,6 +11,8 @@ mod carry;
 mod channel;
 mod client;
 mod jetstream;
+mod jetstream_api;
+mod jetstream_carry;
 #[cfg(test)]
 mod jetstream_tests;
 mod mqtt_address;
@@ -33,7 +35,7 @@ mod tls_settings;
 
 pub(crate) use address::BrokerAddress;
 pub use carry::{BrokerAccount, Carriage, Carrier, Directions, HeardAccount, Offered, ReaderAccount, WrittenAccount};
-pub(crate) use channel::Channel;
+pub(crate) use channel::{Channel, wait_readable};
 pub use client::{Client, Ending, Letter, Message, Posted};
 pub use jetstream::{JetStream, Reading, StreamPlan};
 pub use mqtt_address::{MqttAddress, MqttVersion};

@@ -76,6 +76,8 @@ pub(super) struct Answer {
     pub(super) reply: Option<String>,
     /// What its headers begin with: a number, and what it means.
     pub(super) status: Option<(u16, String)>,
+    /// The text that stands with it.
+    pub(super) tag: Option<String>,
     pub(super) payload: Vec<u8>,
 }
 
@@ -171,6 +173,26 @@ impl NatsClient {
     /// As [`Client::publish`].
     pub(super) fn ask(&mut self, subject: &str, reply: &str, payload: &[u8]) -> Result<(), String> {
         self.write(subject, &format!(" {reply}"), "", payload)
+    }
+
+    /// The same, with a tag.
+    ///
+    /// # Errors
+    /// As [`Client::publish`].
+    pub(super) fn ask_with(
+        &mut self,
+        subject: &str,
+        reply: &str,
+        tag: Option<&str>,
+        payload: &[u8],
+    ) -> Result<(), String> {
+        self.write(subject, &format!(" {reply}"), &header_of(tag), payload)
+    }
+
+    /// Hears nothing more that comes to the inbox.
+    pub(super) fn hear_no_answers(&mut self) {
+        let number = self.answers();
+        self.output.extend_from_slice(format!("UNSUB {number}\r\n").as_bytes());
     }
 
     fn write(&mut self, subject: &str, reply: &str, header: &str, payload: &[u8]) -> Result<(), String> {
@@ -330,7 +352,7 @@ impl NatsClient {
             Some((number.parse().ok()?, words.trim().to_owned()))
         });
         let Coming { subject, reply, .. } = coming;
-        self.answers.push_back(Answer { subject, reply, status, payload: payload.to_vec() });
+        self.answers.push_back(Answer { subject, reply, status, tag: tag_of(headers), payload: payload.to_vec() });
     }
 
     fn refused(&mut self, why: &str) {
@@ -417,8 +439,7 @@ impl Client for NatsClient {
 
     fn post(&mut self, letter: &Letter<'_>) -> Result<Posted, String> {
         let Letter { topic, payload, tag, .. } = letter;
-        let header = tag.map(|tag| format!("{HEADERS}\r\n{TAG}: {tag}\r\n\r\n")).unwrap_or_default();
-        self.write(topic, "", &header, payload).map(|()| Posted::Taken(None))
+        self.write(topic, "", &header_of(*tag), payload).map(|()| Posted::Taken(None))
     }
 
     fn takes_tags(&self) -> bool {
@@ -443,6 +464,10 @@ impl Client for NatsClient {
             self.server.version.chars().filter(|c| !c.is_control()).take(MOST_VERSION_CHARS).collect();
         (!version.is_empty()).then(|| format!("nats-server {version}"))
     }
+}
+
+fn header_of(tag: Option<&str>) -> String {
+    tag.map(|tag| format!("{HEADERS}\r\n{TAG}: {tag}\r\n\r\n")).unwrap_or_default()
 }
 
 /// What the header of the name `taut` has.

@@ -187,6 +187,11 @@ impl Tls {
         self.flush(fd)
     }
 
+    /// Says that no more will be sent, in records that wait for [`seal`](Self::seal).
+    pub fn say_end(&mut self) {
+        self.connection.send_close_notify();
+    }
+
     /// Takes in what the caller has read from the socket; the plain bytes of it are added to `plain`. Whether the other
     /// side has said that no more comes.
     ///

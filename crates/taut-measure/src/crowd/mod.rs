@@ -200,7 +200,7 @@ mod tests {
             time: Duration::from_millis(1),
             timeout: Duration::from_secs(2),
             spot: crate::placement::Spot::default(),
-            command: "taut crowd".to_owned(),
+            command: "taut connections".to_owned(),
         }
     }
 

@@ -3,7 +3,7 @@ use taut_time::{Instant, MessageTimes, Timeline, What};
 use super::plan::{PaceOutcome, PacePlan, PeerKind};
 use super::sender::SentRound;
 use taut_record::stats::{Distribution, ExceedanceCounter, Quantile, Rounds};
-use taut_record::{Ended, MessageExcerpt, PaceRound, PaceRow, TcpFacts};
+use taut_record::{BrokerHold, Ended, MessageExcerpt, PaceRound, PaceRow, TcpFacts};
 
 /// Messages of the last round that the recording keeps one by one.
 const EXCERPT: usize = 300;
@@ -18,6 +18,15 @@ struct Analysed {
     sender_gap: Distribution,
     receiver_gap: Distribution,
     left: bool,
+    with_broker: WithBroker,
+}
+
+/// What a broker had of a round's messages.
+struct WithBroker {
+    at_most: Distribution,
+    at_least: Distribution,
+    read_together: u64,
+    is_told: bool,
 }
 
 /// Those of all rounds. A round's messages are gone when the next one is sent, and of its events
@@ -33,6 +42,9 @@ pub(super) struct Totals<'a> {
     sender_gap: Rounds,
     receiver_gap: Rounds,
     left: bool,
+    broker_at_most: Rounds,
+    broker_at_least: Rounds,
+    read_together: Option<u64>,
     exceed: ExceedanceCounter,
     messages: u64,
     segments: Option<u64>,
@@ -64,6 +76,9 @@ impl<'a> Totals<'a> {
             sender_gap: Rounds::new(),
             receiver_gap: Rounds::new(),
             left: false,
+            broker_at_most: Rounds::new(),
+            broker_at_least: Rounds::new(),
+            read_together: None,
             exceed: ExceedanceCounter::new(&plan.exceed),
             messages: 0,
             segments: Some(0),
@@ -100,6 +115,11 @@ impl<'a> Totals<'a> {
         add(&mut self.delivery, &analysed.delivery);
         add(&mut self.sender_gap, &analysed.sender_gap);
         add(&mut self.receiver_gap, &analysed.receiver_gap);
+        add(&mut self.broker_at_most, &analysed.with_broker.at_most);
+        add(&mut self.broker_at_least, &analysed.with_broker.at_least);
+        if analysed.with_broker.is_told {
+            *self.read_together.get_or_insert(0) += analysed.with_broker.read_together;
+        }
         self.left |= analysed.left;
         self.rounds.push(pace_round(&round, &analysed));
         self.excerpt = excerpt(&messages);
@@ -157,6 +177,11 @@ impl<'a> Totals<'a> {
             excerpt: self.excerpt,
             // Virtual time has no processors.
             placement: (!matches!(self.plan.peer, PeerKind::Simulated(_))).then(|| self.plan.spot.told(self.is_placed)),
+            broker: self.read_together.map(|read_together| BrokerHold {
+                at_most_ns: self.broker_at_most.summary(),
+                at_least_ns: self.broker_at_least.summary(),
+                read_together,
+            }),
             tcp: self.tcp,
             options: self.options,
             observer: None,
@@ -184,7 +209,14 @@ fn analyse(timeline: &Timeline, messages: &[MessageTimes], receiver_tells: bool)
     }
     let left = gaps(timeline, |what| matches!(what, What::Left));
     let written = gaps(timeline, |what| matches!(what, What::WriteBegin));
-    let received = gaps(timeline, |what| matches!(what, What::Received));
+    let received = gaps(timeline, |what| matches!(what, What::Received | What::Forwarded));
+    let same = |pair: &[MessageTimes]| pair[0].forwarded.is_some() && pair[0].forwarded == pair[1].forwarded;
+    let with_broker = WithBroker {
+        at_most: between(|message| message.left, |message| message.forwarded),
+        at_least: between(|message| message.acked, |message| message.forwarded),
+        read_together: messages.windows(2).filter(|pair| same(pair)).count() as u64,
+        is_told: messages.iter().any(|message| message.forwarded.is_some()),
+    };
     let read = gaps(timeline, |what| matches!(what, What::Read));
     Analysed {
         lateness: between(|message| Some(message.intended), |message| message.write_begin),
@@ -195,6 +227,7 @@ fn analyse(timeline: &Timeline, messages: &[MessageTimes], receiver_tells: bool)
         left: left.count() > 0,
         sender_gap: if left.count() > 0 { left } else { written },
         receiver_gap: if received.count() > 0 { received } else { read },
+        with_broker,
     }
 }
 
@@ -244,6 +277,7 @@ fn excerpt(messages: &[MessageTimes]) -> Vec<MessageExcerpt> {
             left: since(message.left),
             acked: since(message.acked),
             received: since(message.received),
+            forwarded: since(message.forwarded),
             read: since(message.read),
         })
         .collect()

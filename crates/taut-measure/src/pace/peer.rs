@@ -139,6 +139,7 @@ impl Peer {
             Report::There(records) => {
                 let is_stream = timeline.framing() == Framing::Stream;
                 let sent = Sent::of(timeline);
+                let arrived = if self.endpoint().has_broker() { What::Forwarded } else { What::Received };
                 let (mut before, mut widest) = (0, 0);
                 for record in records {
                     // The framing of a datagram flow gives each record one message, whose length the sender knows.
@@ -154,7 +155,7 @@ impl Peer {
                     // can't be is left out.
                     let stamp = Some(record.received_ns).filter(|&ns| ns > 0 && ns <= record.read_ns);
                     if let Some(Ok((received, _))) = stamp.map(|ns| arrival(clock, ns, written)) {
-                        timeline.push(event(received, Layer::Socket, What::Received, bytes));
+                        timeline.push(event(received, Layer::Socket, arrived, bytes));
                     }
                 }
                 Ok(Some(widest))

@@ -28,7 +28,7 @@ pub use crowd::{CpuComparison, CrowdRound, CrowdRow, Starvation};
 pub use echo::EchoRow;
 pub use floor::FloorRow;
 pub use observer::ObserverCost;
-pub use pace::{MessageExcerpt, PaceRound, PaceRow};
+pub use pace::{BrokerHold, MessageExcerpt, PaceRound, PaceRow};
 pub use published::{FigureUnit, PublishedFigure, PublishedRow};
 pub use round::Round;
 pub use route::RouteRow;
@@ -36,7 +36,7 @@ pub use setting::{SettingRow, SettingVerdict};
 pub use stream::{Coarse, Counted, StreamRound, StreamRow};
 pub use tcp::TcpFacts;
 pub use tune::TuneRow;
-pub use watch::{WatchRow, WatchedLoss, WatchedPlace};
+pub use watch::{WatchRow, WatchedCount, WatchedLoss, WatchedPlace};
 
 /// Declares the kinds of rows, each with its name in JSON. All that goes through the kinds follows from this one list.
 macro_rules! rows {

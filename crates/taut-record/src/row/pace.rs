@@ -66,6 +66,9 @@ pub struct PaceRow {
     /// On which processors both ends ran; absent in virtual time and in older recordings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
+    /// What a broker on the way had of the messages' time; absent where there is none, or its reader does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broker: Option<BrokerHold>,
     /// The TCP connection at the end of the last round.
     pub tcp: Option<TcpFacts>,
     /// Socket options in force, as the kernel has them.
@@ -74,6 +77,19 @@ pub struct PaceRow {
     /// times here are observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observer: Option<ObserverCost>,
+}
+
+/// How long messages were with a broker, as far as both ends can tell.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct BrokerHold {
+    /// From leaving this host to the arrival in the reader's kernel, with the ways to the broker and from it.
+    pub at_most_ns: Option<Summary>,
+    /// From the broker's acknowledgement of the bytes to that arrival: the broker had them by then. 0 where that came
+    /// later, as a delayed one does.
+    pub at_least_ns: Option<Summary>,
+    /// Messages that the reader took with the same call as later ones. Their arrival is that of the last of them, so
+    /// what the broker seems to have held may have waited for the reader.
+    pub read_together: u64,
 }
 
 /// One repetition of a pacing run.
@@ -112,6 +128,9 @@ pub struct MessageExcerpt {
     pub acked: Option<i64>,
     /// The peer's kernel had it.
     pub received: Option<i64>,
+    /// The reader's kernel had it from a broker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forwarded: Option<i64>,
     /// The peer's program had read it.
     pub read: Option<i64>,
 }

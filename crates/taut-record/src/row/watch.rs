@@ -78,6 +78,38 @@ pub struct WatchedLoss {
     pub is_new: bool,
 }
 
+/// Events that the kernel counted one by one, of all connections of one place: with grade 2 alone.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct WatchedCount {
+    /// Whose connections they befell, and what they are: `loss`, `handshake_repeated`, `refused` or `reset`.
+    #[serde(flatten)]
+    pub place: WatchedPlace,
+    /// What is the matter.
+    pub summary: String,
+    /// What to change.
+    pub remedy: String,
+    /// Events in this interval.
+    pub events: u64,
+    /// Time lost by them; 0 for what takes none.
+    pub lost_ns: u64,
+    /// Events since the watch began.
+    pub total_events: u64,
+    /// Time lost by these.
+    pub total_lost_ns: u64,
+    /// The longest time lost at once.
+    pub longest_ns: u64,
+    /// How long before the end of the interval the first one was.
+    pub first_ago_ns: u64,
+    /// How long before the end of the interval the last one was.
+    pub last_ago_ns: u64,
+    /// This end of the connection of the last one.
+    pub last_local: String,
+    /// Its other end.
+    pub last_peer: String,
+    /// Whether these are the first ones, or the first ones after a minute.
+    pub is_new: bool,
+}
+
 impl WatchedLoss {
     /// The one that lost most, by its ends: `10.0.0.1:4000 > 10.0.0.2:80`, or `10.0.0.1:80`, which listens.
     pub fn worst_ends(&self) -> String {

@@ -7,16 +7,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::event::epoll::{self, CreateFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use taut_time::{Duration, Instant};
 
 use super::account::BrokerAccount;
 use super::envelope::Run;
-use super::line::{Carrier, Filters, Leave, Line, PATIENCE};
+use super::line::{Carrier, Leave, Line, PATIENCE};
 use super::reader::Reader;
+use super::wire::Came;
 use super::writer::{Answer, MOST_OUTPUT, Writer};
-use crate::broker::address::BrokerAddress;
+use crate::broker::address::{BACK, BrokerAddress, CarriedTopics};
 use crate::broker::client::{Client, Ending};
+use crate::broker::secured::CLOSED;
 use crate::{Endpoint, Error, Result, clock, sys};
 
 /// Which ways messages go, and on which topic each.
@@ -40,8 +41,6 @@ pub enum Offered {
     Full,
 }
 
-/// How long the end waits for the broker, and for what readers tell.
-const ENDING: Duration = Duration::from_secs(10);
 /// How long for readers that have never been heard of, and for what is late.
 const SILENCE: Duration = Duration::from_secs(2);
 /// How long the broker may take to close.
@@ -74,7 +73,7 @@ impl Carrier {
             if clock::now() > until {
                 let after_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
                 let to = match &carrier.line {
-                    Line::Open { client, .. } => client.waits_for(),
+                    Line::Open { wire, .. } => wire.client.waits_for(),
                     _ => "our attempt to connect",
                 };
                 return Err(Error::Silent { endpoint: endpoint.to_string(), to, after_ms });
@@ -92,25 +91,30 @@ impl Carrier {
     fn new(endpoint: Endpoint, address: BrokerAddress<'_>, directions: Directions, now: Instant) -> io::Result<Self> {
         let (topic, separator) = (address.topic(), address.separator());
         let below = |topic: &str, level: &str| format!("{topic}{separator}{level}");
-        let (own, back) = (topic.to_owned(), below(topic, "back"));
+        let (own, back) = (topic.to_owned(), below(topic, BACK));
         let (heard, written) = if directions.topic_is_heard { (own, back) } else { (back, own) };
         let carriage = address.carriage().clone();
         let epoch = clock::RealtimeOffset::read().to_realtime(now);
         let own_name = format!("{:016x}", epoch ^ u64::from(std::process::id()).rotate_left(40));
         let name = carriage.session.clone().unwrap_or_else(|| format!("taut-{own_name}"));
-        let (has_envelope, is_lasting) = (carriage.envelope, carriage.session.is_some());
+        // The name by which the broker knows a reader when he comes again.
+        let lasting = carriage.session.clone().or_else(|| address.stream().and_then(|stream| stream.reader.clone()));
+        let (has_envelope, is_lasting) = (carriage.envelope, lasting.is_some());
         let run = Run { writer: writer_number(&endpoint, carriage.session.as_deref()), epoch };
         let reads = directions.reads;
-        let filters = Filters {
+        let filters = CarriedTopics {
+            published: directions.writes.then(|| written.clone()),
             data: reads.then(|| heard.clone()),
             tallies: (reads && has_envelope).then(|| below(&heard, "sent")),
             receipts: (directions.writes && has_envelope).then(|| below(&written, "receipt")),
         };
         let writer = directions.writes.then(|| {
             let tally_topic = below(&written, "sent");
-            Writer::new(written, tally_topic, run, carriage.buffer).with(has_envelope, address.is_confirmed())
+            Writer::new(written, tally_topic, run, carriage.buffer)
+                .with(has_envelope, address.is_confirmed())
+                .in_stream(address.stream().is_some())
         });
-        let reader_name = carriage.session.unwrap_or(own_name);
+        let reader_name = lasting.unwrap_or(own_name);
         let reader = reads.then(|| {
             let receipt_topic = below(&heard, "receipt");
             Reader::new(heard, receipt_topic, reader_name, epoch).with(has_envelope, is_lasting)
@@ -178,7 +182,7 @@ impl Carrier {
             _ if self.has_more => Some(Instant::from_nanos(0)),
             Line::Open { ready_at: None, until, .. } => Some(*until),
             // Once the socket takes more, that is what there is to do.
-            Line::Open { client, .. } if client.output().len() >= MOST_OUTPUT => None,
+            Line::Open { wire, .. } if wire.client.output().len() >= MOST_OUTPUT => None,
             Line::Open { .. } => {
                 let tally = self.writer.as_ref().and_then(|writer| writer.tally_due(leaving));
                 let receipts = self.reader.as_ref().and_then(Reader::receipts_due);
@@ -192,8 +196,8 @@ impl Carrier {
     fn read(&mut self, now: Instant) {
         self.has_more = true;
         for _ in 0..READS {
-            let (socket, client, is_ready) = match &mut self.line {
-                Line::Open { socket, client, ready_at, .. } => (socket, client, ready_at.is_some()),
+            let (wire, is_ready) = match &mut self.line {
+                Line::Open { wire, ready_at, .. } => (wire, ready_at.is_some()),
                 Line::Leaving { .. } => return self.read_last(now),
                 _ => {
                     self.has_more = false;
@@ -205,29 +209,35 @@ impl Carrier {
                 self.has_more = false;
                 break;
             }
-            match rustix::net::recv(&*socket, &mut self.input[..], RecvFlags::DONTWAIT) {
-                Ok((bytes @ 1.., _)) => {
-                    client.handle(&self.input[..bytes]);
-                    if client.wants_tls() {
-                        client.fail("wants TLS, which taut pipe does not speak with a broker");
+            match wire.receive(&mut self.input) {
+                Came::Some => {
+                    if wire.client.wants_tls() {
+                        match self.endpoint.broker().map(|address| address.tls(&self.endpoint)) {
+                            Some(Ok(tls)) => wire.begin(tls),
+                            Some(Err(error)) => {
+                                (self.error, self.line) = (Some(error), Line::Left);
+                                return;
+                            }
+                            None => {}
+                        }
                     }
-                    if client.output().len() > MOST_WAITING {
-                        client.fail("does not read what it is sent");
+                    if wire.client.output().len() > MOST_WAITING {
+                        wire.client.fail("does not read what it is sent");
                     }
                 }
-                Err(Errno::AGAIN) => {
+                Came::Nothing => {
                     self.has_more = false;
                     break;
                 }
-                Err(Errno::INTR) => continue,
-                Ok(_) | Err(_) => {
+                Came::Over(how) => {
                     self.sort(now);
-                    return self.lose("closed the connection", now);
+                    return self.lose(how, now);
                 }
             }
             self.sort(now);
         }
-        let Line::Open { client, until, ready_at, .. } = &mut self.line else { return };
+        let Line::Open { wire, until, ready_at } = &mut self.line else { return };
+        let client = &mut wire.client;
         if ready_at.is_none() && client.is_ready() {
             *ready_at = Some(now);
             self.told.broker = client.about();
@@ -248,7 +258,8 @@ impl Carrier {
 
     /// Sorts what the client has taken in.
     fn sort(&mut self, now: Instant) {
-        let Line::Open { client, .. } = &mut self.line else { return };
+        let Line::Open { wire, .. } = &mut self.line else { return };
+        let client = &mut wire.client;
         while let Some(message) = client.next_message() {
             let topic = Some(message.topic.as_str());
             if topic == self.filters.receipts.as_deref() {
@@ -275,7 +286,8 @@ impl Carrier {
     }
 
     fn pump(&mut self, now: Instant) {
-        let Line::Open { client, ready_at: Some(_), .. } = &mut self.line else { return };
+        let Line::Open { wire, ready_at: Some(_), .. } = &mut self.line else { return };
+        let client = &mut wire.client;
         let is_ending = self.ending.is_some();
         if let Some(writer) = &mut self.writer
             && let Err(why) = writer.pump(&mut **client)
@@ -296,29 +308,27 @@ impl Carrier {
     /// Writes what there is room for.
     fn flush(&mut self, now: Instant) {
         loop {
-            let (Line::Open { socket, client, .. } | Line::Leaving { socket, client, .. }) = &mut self.line else {
+            let (Line::Open { wire, .. } | Line::Leaving { wire, .. }) = &mut self.line else { return };
+            if !wire.has_output() && !self.shut() {
                 return;
-            };
-            if client.output().is_empty() {
-                return self.shut();
             }
-            match rustix::net::send(&*socket, client.output(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-                Ok(bytes) => {
-                    client.wrote(bytes);
-                    self.writer.iter_mut().for_each(|writer| writer.wrote(bytes));
-                }
+            let (Line::Open { wire, .. } | Line::Leaving { wire, .. }) = &mut self.line else { return };
+            match wire.send() {
+                Ok(bytes) => self.writer.iter_mut().for_each(|writer| writer.wrote(bytes)),
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR) => {}
                 Err(_) => {
                     // Why, the broker may have said in what is still to be read.
-                    while let Ok((bytes @ 1.., _)) =
-                        rustix::net::recv(&*socket, &mut self.input[..], RecvFlags::DONTWAIT)
-                    {
-                        client.handle(&self.input[..bytes]);
-                    }
+                    let how = loop {
+                        match wire.receive(&mut self.input) {
+                            Came::Some => {}
+                            Came::Nothing => break CLOSED,
+                            Came::Over(how) => break how,
+                        }
+                    };
                     self.sort(now);
                     self.be_gone();
-                    return self.lose("closed the connection", now);
+                    return self.lose(how, now);
                 }
             }
             if matches!(self.line, Line::Open { .. }) {
@@ -327,19 +337,26 @@ impl Carrier {
         }
     }
 
-    /// Tells the broker's kernel that nothing more comes, once all has been written.
-    fn shut(&mut self) {
-        if let Line::Leaving { socket, is_shut, .. } = &mut self.line
-            && !std::mem::replace(is_shut, true)
-            && rustix::net::shutdown(&*socket, Shutdown::Write).is_err()
-        {
+    /// Tells the broker and its kernel that nothing more comes, once all has been written. Whether there is something
+    /// to write for that.
+    fn shut(&mut self) -> bool {
+        let Line::Leaving { wire, is_said, is_shut, .. } = &mut self.line else { return false };
+        if !std::mem::replace(is_said, true) {
+            wire.say_end();
+            if wire.has_output() {
+                return true;
+            }
+        }
+        if !std::mem::replace(is_shut, true) && wire.shut().is_err() {
             self.be_gone();
         }
+        false
     }
 
     /// The connection that was to be closed is; what the broker has refused in it is an error all the same.
     fn be_gone(&mut self) {
-        if let Line::Leaving { client, .. } = &self.line {
+        if let Line::Leaving { wire, .. } = &self.line {
+            let client = &wire.client;
             if client.ending() == Ending::Refused
                 && let Some(why) = client.failure()
             {
@@ -351,27 +368,25 @@ impl Carrier {
 
     /// Until the broker has closed: unread bytes would make the kernel throw away what it has not sent yet.
     fn read_last(&mut self, now: Instant) {
-        let Line::Leaving { socket, client, until, is_shut } = &mut self.line else { return };
+        let Line::Leaving { wire, until, is_shut, .. } = &mut self.line else { return };
         let mut is_over = now >= *until;
         for _ in 0..READS {
-            match rustix::net::recv(&*socket, &mut self.input[..], RecvFlags::DONTWAIT) {
-                Ok((bytes @ 1.., _)) => {
-                    client.handle(&self.input[..bytes]);
+            match wire.receive(&mut self.input) {
+                Came::Some => {
                     // What came late is the broker's still, and nothing is answered any more.
-                    while client.next_message().is_some() {}
+                    while wire.client.next_message().is_some() {}
                     if *is_shut {
-                        client.wrote(usize::MAX);
+                        wire.client.wrote(usize::MAX);
                     }
                 }
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => break,
-                Ok(_) | Err(_) => {
+                Came::Nothing => break,
+                Came::Over(_) => {
                     is_over = true;
                     break;
                 }
             }
         }
-        while let Some(ticket) = client.next_confirmed() {
+        while let Some(ticket) = wire.client.next_confirmed() {
             self.writer.iter_mut().for_each(|writer| writer.confirm(ticket));
         }
         if is_over {
@@ -401,7 +416,7 @@ impl Carrier {
     pub fn receive(&mut self, buffer: &mut [u8]) -> Option<usize> {
         let reader = self.reader.as_mut()?;
         let client = match &mut self.line {
-            Line::Open { client, .. } => Some(&mut **client as &mut dyn Client),
+            Line::Open { wire, .. } => Some(&mut *wire.client as &mut dyn Client),
             _ => None,
         };
         reader.next(client, buffer)
@@ -416,7 +431,8 @@ impl Carrier {
     /// for, within limits. [`has_left`](Self::has_left) says when that is over.
     pub fn finish(&mut self, now: Instant) {
         if self.ending.is_none() {
-            self.ending = Some(Leave { since: now, answered: None });
+            let taken = self.writer.as_ref().map_or(0, Writer::taken);
+            self.ending = Some(Leave { since: now, progress: (taken, now), answered: None });
         }
     }
 
@@ -430,12 +446,12 @@ impl Carrier {
             return;
         }
         match std::mem::replace(&mut self.line, Line::Left) {
-            Line::Open { socket, mut client, ready_at: Some(_), .. } => {
+            Line::Open { mut wire, ready_at: Some(_), .. } => {
                 if let Some(reader) = &mut self.reader {
-                    reader.tell(&mut *client, now, true);
+                    reader.tell(&mut *wire.client, now, true);
                 }
-                client.say_goodbye();
-                self.line = Line::Leaving { socket, client, until: now + LEAVING, is_shut: false };
+                wire.client.say_goodbye();
+                self.line = Line::Leaving { wire, until: now + LEAVING, is_said: false, is_shut: false };
                 self.flush(now);
             }
             line @ Line::Leaving { .. } => self.line = line,
@@ -446,7 +462,7 @@ impl Carrier {
     /// Whether there is nothing more to wait for.
     fn may_leave(&mut self, now: Instant) -> bool {
         let (Some(leave), Some(writer)) = (&mut self.ending, &self.writer) else { return true };
-        if now >= leave.since + ENDING {
+        if leave.is_over(writer.taken(), now) {
             return true;
         }
         if !writer.is_done() {

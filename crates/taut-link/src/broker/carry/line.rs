@@ -11,8 +11,10 @@ use taut_time::{Duration, Instant};
 
 use super::account::BrokerAccount;
 use super::reader::Reader;
+use super::wire::Wire;
 use super::writer::Writer;
-use crate::broker::client::{Client, Ending};
+use crate::broker::address::CarriedTopics;
+use crate::broker::client::Ending;
 use crate::endpoint;
 use crate::{Endpoint, Error, keep_alive};
 
@@ -26,7 +28,7 @@ pub struct Carrier {
     pub(super) line: Line,
     /// Name of the client.
     pub(super) name: String,
-    pub(super) filters: Filters,
+    pub(super) filters: CarriedTopics,
     pub(super) writer: Option<Writer>,
     pub(super) reader: Option<Reader>,
     /// Number of the next connection's first packet.
@@ -52,13 +54,6 @@ pub struct Carrier {
     pub(super) told: BrokerAccount,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Filters {
-    pub(super) data: Option<String>,
-    pub(super) tallies: Option<String>,
-    pub(super) receipts: Option<String>,
-}
-
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Closed {
     /// How long it had been in use.
@@ -70,6 +65,8 @@ pub(super) struct Closed {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leave {
     pub(super) since: Instant,
+    /// How much the broker and readers have taken, and since when it is so much.
+    pub(super) progress: (u64, Instant),
     /// When readers had told of the last message.
     pub(super) answered: Option<Instant>,
 }
@@ -86,16 +83,16 @@ pub(super) enum Line {
         address: usize,
     },
     Open {
-        socket: Socket,
-        client: Box<dyn Client>,
+        wire: Wire,
         until: Instant,
         ready_at: Option<Instant>,
     },
     /// All is said; the broker closes.
     Leaving {
-        socket: Socket,
-        client: Box<dyn Client>,
+        wire: Wire,
         until: Instant,
+        /// TLS has said its own end, or has none.
+        is_said: bool,
         is_shut: bool,
     },
     Left,
@@ -110,6 +107,22 @@ const SHORT_SESSION: Duration = Duration::from_secs(5);
 const MOST_NOTED: usize = 16;
 /// How long a session that was taken away is left to who has it.
 const TAKEN_AWAY: Duration = Duration::from_secs(1);
+/// How long the end waits for the broker, and for what readers tell, since either has taken something: a broker that
+/// writes each message to a disk which others use takes its time.
+const ENDING: Duration = Duration::from_secs(10);
+/// The same in all: anybody can say that he has read something.
+const LONGEST_ENDING: Duration = Duration::from_secs(120);
+
+impl Leave {
+    /// Whether it is waited for no more, now that so much is taken.
+    pub(super) fn is_over(&mut self, taken: u64, now: Instant) -> bool {
+        if taken > self.progress.0 {
+            self.progress = (taken, now);
+        }
+        now >= self.progress.1 + ENDING || now >= self.since + LONGEST_ENDING
+    }
+}
+
 impl Carrier {
     pub(super) fn connect(&mut self, address: usize, now: Instant) {
         if self.addresses.is_empty() {
@@ -196,24 +209,27 @@ impl Carrier {
                 self.line = Line::Away { until: now + TAKEN_AWAY, address: 0 };
                 return;
             }
-            if matches!(self.endpoint, Endpoint::Nats(_)) {
+            // Of a stream we get only what we ask for.
+            if matches!(&self.endpoint, Endpoint::Nats(address) if address.stream.is_none()) {
                 self.be_cut_off();
             }
         }
         let Line::Connecting { socket, .. } = std::mem::replace(&mut self.line, Line::Left) else { return };
-        let Filters { data, tallies, receipts } = &self.filters;
-        let filters: Vec<String> = data.iter().chain(tallies).chain(receipts).cloned().collect();
-        let client = match self.endpoint.broker() {
-            Some(address) => {
-                // Who only writes has all that is to be kept himself. In a session that is kept, a number of QoS 2 that
-                // is used anew would stand for the old message (MQTT 5.0, section 4.3.3).
-                let is_lasting = self.is_lasting() && self.reader.is_some();
-                address.carrying_client(&self.endpoint, self.name.clone(), filters, (is_lasting, self.next_number))
+        let Some(address) = self.endpoint.broker() else { return };
+        // Who only writes has all that is to be kept himself. In a session that is kept, a number of QoS 2 that is used
+        // anew would stand for the old message (MQTT 5.0, section 4.3.3).
+        let is_lasting = self.is_lasting() && self.reader.is_some();
+        let client =
+            address.carrying_client(&self.endpoint, self.name.clone(), &self.filters, (is_lasting, self.next_number));
+        let wire = client.and_then(|client| {
+            let mut wire = Wire::new(socket, client);
+            if address.begins_with_tls() {
+                wire.begin(address.tls(&self.endpoint)?);
             }
-            None => return,
-        };
-        match client {
-            Ok(client) => self.line = Line::Open { socket, client, until: now + PATIENCE, ready_at: None },
+            Ok(wire)
+        });
+        match wire {
+            Ok(wire) => self.line = Line::Open { wire, until: now + PATIENCE, ready_at: None },
             Err(error) => {
                 self.error = Some(error);
                 self.line = Line::Left;
@@ -238,10 +254,10 @@ impl Carrier {
 
     /// The connection is over.
     pub(super) fn lose(&mut self, why: &str, now: Instant) {
-        let Line::Open { socket, mut client, ready_at, .. } = std::mem::replace(&mut self.line, Line::Left) else {
-            return;
-        };
-        let _ = epoll::delete(&self.epoll, &socket);
+        let Line::Open { mut wire, ready_at, .. } = std::mem::replace(&mut self.line, Line::Left) else { return };
+        let _ = epoll::delete(&self.epoll, &wire.socket);
+        let refusal = wire.take_refusal();
+        let client = &mut wire.client;
         let without_a_word = client.failure().is_none();
         client.fail(why);
         let why = client.failure().unwrap_or(why).to_owned();
@@ -254,7 +270,11 @@ impl Carrier {
             Ending::SlowConsumer => self.be_cut_off(),
             Ending::Open | Ending::Refused => {}
         }
-        let error = Error::Broker { endpoint: self.endpoint.to_string(), what: why };
+        let endpoint = self.endpoint.to_string();
+        let error = match refusal {
+            Some(reason) => Error::Unsecured { endpoint, reason },
+            None => Error::Broker { endpoint, what: why },
+        };
         if !self.is_known || client.ending() == Ending::Refused {
             self.error = Some(error);
             return;

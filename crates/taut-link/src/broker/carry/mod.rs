@@ -5,9 +5,9 @@
 //!   [`Carrier::open`].
 //! - [`BrokerAccount`]: what a carrier knows of its messages.
 //!
-//! `carrier` (what is done with it), `line` (its connection) > `writer`, `reader` (who keeps what, without I/O) >
-//! `ledger` (numbers that came and that did not), `envelope` (what stands with a message), `receipt` (what reader and
-//! writer tell each other), `account`.
+//! `carrier` (what is done with it), `line` (its connection) > `wire` (socket and TLS), `writer`, `reader` (who keeps
+//! what, without I/O) > `ledger` (numbers that came and that did not), `envelope` (what stands with a message),
+//! `receipt` (what reader and writer tell each other), `account`.
 
 mod account;
 mod carrier;
@@ -19,6 +19,7 @@ mod receipt;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod wire;
 mod writer;
 
 pub use account::{BrokerAccount, HeardAccount, ReaderAccount, WrittenAccount};

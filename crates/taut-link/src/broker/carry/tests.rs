@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use taut_time::{Duration, Instant};
 
 use super::envelope::Run;
+use super::line::Leave;
 use super::reader::Reader;
 use super::writer::{Answer, Writer};
 use crate::broker::client::{Client, Letter, Message, Posted};
@@ -191,4 +192,20 @@ proptest! {
         let answer = world.writer.answer();
         prop_assert_eq!(answer, if told.missing == 0 { Answer::Whole } else { Answer::Told });
     }
+}
+
+#[test]
+fn an_end_waits_as_long_as_something_is_taken() {
+    let at = |seconds: u64| Instant::from_nanos(seconds * 1_000_000_000);
+    let leave = || Leave { since: at(100), progress: (5, at(100)), answered: None };
+    // Nothing is taken any more, or less than was.
+    let mut still = leave();
+    assert!(!still.is_over(5, at(109)) && still.is_over(4, at(110)));
+    // Slowly, and then nothing.
+    let mut slow = leave();
+    assert!((1..=8).all(|number| !slow.is_over(5 + number, at(100 + 9 * number))));
+    assert!(!slow.is_over(13, at(181)) && slow.is_over(13, at(182)));
+    // For ever.
+    let mut endless = leave();
+    assert!((1..=119).all(|number| !endless.is_over(5 + number, at(100 + number))) && endless.is_over(1000, at(220)));
 }

@@ -44,6 +44,8 @@ pub(super) struct Writer {
     run: Run,
     has_envelope: bool,
     is_confirmed: bool,
+    /// Whether readers get the messages from a stream, which what they are told does not go through.
+    is_in_stream: bool,
     /// Most messages that wait.
     limit: usize,
     waiting: VecDeque<Vec<u8>>,
@@ -92,6 +94,7 @@ impl Writer {
             run,
             has_envelope: true,
             is_confirmed: false,
+            is_in_stream: false,
             limit,
             waiting: VecDeque::new(),
             again: VecDeque::new(),
@@ -117,6 +120,12 @@ impl Writer {
         self
     }
 
+    /// Whether readers get the messages from a stream.
+    pub(super) const fn in_stream(mut self, is_in_stream: bool) -> Self {
+        self.is_in_stream = is_in_stream;
+        self
+    }
+
     /// Whether there is room for a message without dropping one.
     pub(super) fn has_room(&self) -> bool {
         self.waiting.len() < self.limit
@@ -135,6 +144,14 @@ impl Writer {
     pub(super) fn is_done(&self) -> bool {
         let is_given = self.waiting.is_empty() && self.again.is_empty();
         is_given && self.under_way.is_empty() && self.unwritten.is_empty()
+    }
+
+    /// How much the broker and the readers have taken: it grows as long as there is progress.
+    pub(super) fn taken(&self) -> u64 {
+        let left = self.waiting.len() + self.again.len() + self.under_way.len() + self.unwritten.len();
+        let read = |starts: &BTreeMap<u64, Start>| sum_of(starts, |told| told.read);
+        let read = self.readers.values().map(read).fold(0, u64::saturating_add);
+        self.sent.saturating_sub(left as u64).saturating_add(read)
     }
 
     /// The broker's socket has taken so many bytes more.
@@ -242,7 +259,8 @@ impl Writer {
         Tally {
             writer: self.run.writer,
             epoch: self.run.epoch,
-            number: self.given(),
+            // Of what is on its way to a stream readers would be told before the stream has it for them.
+            number: if self.is_in_stream { first_open - 1 } else { self.given() },
             confirmed: if self.is_confirmed { first_open - 1 } else { 0 },
             dropped: self.dropped,
             over: is_ending && self.is_done(),
