@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const charts = JSON.parse(document.getElementById("charts").textContent);
-  const STAGES = ["program", "call", "socket", "driver", "medium", "peer program"];
+  const STAGES = ["program", "call", "socket", "driver", "medium", "broker", "peer program"];
   const root = document.documentElement;
 
   // Figures. Tables come ready in words; these are for axes and hovers.

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use taut_explain::join::{Joined, JoinedTrace};
-use taut_explain::{ChannelFacts, Direction, Verdict};
+use taut_explain::{ChannelFacts, Direction, Unanswered, Verdict};
 use taut_record::Ended;
 
 use crate::difference::Difference;
@@ -19,7 +19,7 @@ use crate::explained_recorded::ExplainedTrace;
 use crate::explained_timeline;
 use crate::explained_times;
 use crate::found::{breakdown, finding};
-use crate::lines::{WIDTH, cut, fold, line_to, wrap};
+use crate::lines::{WIDTH, cut, fold, line_to, width, wrap};
 use crate::units;
 
 /// What `taut explain` found out about captures: its one JSON object.
@@ -105,13 +105,36 @@ impl ExplainDocument {
     }
 }
 
+/// [`LINES`], and more in a narrow terminal: as much is said there.
+fn most_lines() -> usize {
+    (LINES * WIDTH).div_ceil(width())
+}
+
+/// That connections never came to be, where that is so.
+fn unanswered(unanswered: &Unanswered) -> Option<String> {
+    let Unanswered { connections, longest_ns, frame } = *unanswered;
+    let what = match connections {
+        0 => return None,
+        1 => "1 connection was".to_owned(),
+        count => format!("{} connections were", units::count(count)),
+    };
+    Some(format!(
+        "{what} asked for and never answered: SYN was sent again for up to {} (from packet {frame} on). Is the host \
+         there, does a program listen at the port, and does a firewall let it by?",
+        units::time(longest_ns)
+    ))
+}
+
 fn verdict(file: &ExplainedFile) -> Vec<String> {
     let explanation = &file.explanation;
     let mut lines = vec![headline(file)];
+    let unanswered = unanswered(&explanation.unanswered);
+    lines.extend(unanswered.iter().flat_map(|line| wrap("", line)));
     let Some(worst) = explanation.worst.first() else {
-        lines.extend(wrap("", "No data over TCP, UDP or Bluetooth LE is in it, so there is nothing to explain."));
+        let why = if unanswered.is_some() { "." } else { ", so there is nothing to explain." };
+        lines.extend(wrap("", &format!("No data over TCP, UDP or Bluetooth LE is in it{why}")));
         lines.extend(file.remarks.iter().flat_map(|remark| wrap("  ", remark)));
-        lines.truncate(LINES);
+        lines.truncate(most_lines());
         return lines;
     };
     lines.extend(fold(&title(worst)));
@@ -153,11 +176,11 @@ fn verdict(file: &ExplainedFile) -> Vec<String> {
         last.push(format!("{are} data; --full shows the worst of them."));
     }
     let all = lines.len() + findings.iter().map(Vec::len).sum::<usize>() + last.len();
-    if of_remarks > 2 || of_remarks > 0 && all > LINES {
+    if of_remarks > 2 || of_remarks > 0 && all > most_lines() {
         last.push("--full has all remarks on what the capture lacks.".to_owned());
     }
     // What does not fit goes from the end of each part, least needed first.
-    let room = LINES.saturating_sub(last.len());
+    let room = most_lines().saturating_sub(last.len());
     for part in findings {
         lines.extend(part.into_iter().take(room.saturating_sub(lines.len())));
     }
@@ -212,7 +235,7 @@ pub(crate) fn headline(file: &ExplainedFile) -> String {
         plural(explanation.flows, file.kind_of_flow()),
         plural(explanation.directions, "direction")
     );
-    let room = WIDTH.saturating_sub(counts.chars().count() + 2);
+    let room = width().saturating_sub(counts.chars().count() + 2);
     format!("{}: {counts}", tail(&file.file, room))
 }
 
@@ -249,22 +272,19 @@ pub(crate) fn title(direction: &Direction) -> String {
         let (bytes, span) = (units::size(direction.bytes), units::time(direction.span_ns));
         return format!("{} > {}: {bytes} in {span}, {}", direction.from, direction.to, link(channel));
     }
-    let place = match direction.vantage {
-        _ if direction.min_rtt_ns == 0 => {
-            return format!(
-                "{} > {}: {} in {}, where it was seen and RTT not known",
-                direction.from,
-                direction.to,
-                units::size(direction.bytes),
-                units::time(direction.span_ns)
-            );
-        }
+    let (bytes, span) = (units::size(direction.bytes), units::time(direction.span_ns));
+    let Some(vantage) = direction.vantage.filter(|_| direction.min_rtt_ns > 0) else {
+        return format!(
+            "{} > {}: {bytes} in {span}, where it was seen and RTT not known",
+            direction.from, direction.to
+        );
+    };
+    let place = match vantage {
         _ if direction.min_rtt_ns < 500_000 => "seen near both ends".to_owned(),
         near if near <= 0.25 => "seen at the sender".to_owned(),
         far if far >= 0.75 => "seen at the receiver".to_owned(),
         between => format!("seen {:.0} % of the way from the sender", between * 100.0),
     };
-    let (bytes, span) = (units::size(direction.bytes), units::time(direction.span_ns));
     let rtt = units::time(direction.min_rtt_ns);
     format!("{} > {}: {bytes} in {span}, {place}, RTT {rtt}", direction.from, direction.to)
 }

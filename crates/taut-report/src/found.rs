@@ -3,8 +3,11 @@
 use taut_explain::{Found, Held};
 
 use crate::explained_file::held_by;
-use crate::lines::wrap;
+use crate::lines::{WIDTH, width, wrap};
 use crate::units;
+
+/// Columns of the names of a breakdown.
+const NAMES: usize = 44;
 
 /// The rows of a breakdown, of which the last one is the sum of those that have no row of their own.
 pub(crate) fn breakdown(all: &[Held], span_ns: u64, rows: usize) -> Vec<String> {
@@ -17,10 +20,13 @@ pub(crate) fn breakdown(all: &[Held], span_ns: u64, rows: usize) -> Vec<String> 
     }
     let micros = adding_up(&table.iter().map(|(_, ns, _)| *ns).collect::<Vec<_>>());
     let whole = span_ns.max(1);
+    // As wide as all of them are, so that each table looks alike; in a narrow terminal as wide as need be.
+    let longest = table.iter().map(|(name, ..)| name.chars().count()).max().unwrap_or_default();
+    let column = if width() < WIDTH { longest.min(NAMES) } else { NAMES };
     let row = |((name, ns, times), micros): (&(String, u64, String), u64)| {
         let (seconds, fraction) = (micros / 1_000_000, micros % 1_000_000);
         let share = units::share(*ns as f64 / whole as f64);
-        format!("  {name:<44} {seconds:>6}.{fraction:06} s {share:>7}  {times}")
+        format!("  {name:<column$} {seconds:>6}.{fraction:06} s {share:>7}  {times}")
     };
     table.iter().zip(micros).map(row).collect()
 }

@@ -51,7 +51,9 @@ mod sockets;
 mod stages;
 pub mod table;
 mod traced;
+mod traced_live;
 pub mod traced_trace;
+mod traced_worst;
 mod trial;
 pub mod units;
 mod watch_metrics;
@@ -67,9 +69,11 @@ pub use document::{Document, Error, ExplainedAgain};
 pub use explained::ExplainDocument;
 pub use explained_file::ExplainedFile;
 pub use explained_recorded::ExplainedTrace;
+pub use lines::within;
 pub use meshed::{MeshCheckDocument, MeshDocument};
 pub use sockets::{HeldTime, SocketRow, SocketsDocument, Suspicion};
 pub use traced::{TraceDocument, TraceFacts};
+pub use traced_live::traced_so_far;
 pub use trial::{TRIAL_PAIRS, Trial, TrialOutcome, TrialPair, TrialSlice, Tried, trial_outcome};
 pub use watch_metrics::WatchMetrics;
 pub use watched::{EndedLoss, WatchDocument, summary as watch_summary};
@@ -92,6 +96,7 @@ pub fn schema() -> serde_json::Value {
         Interval(Box<figures::IntervalDocument>),
         RouteInterval(Box<figures::RouteIntervalDocument>),
         PipeInterval(Box<figures::PipeIntervalDocument>),
+        AgentInterval(Box<figures::AgentIntervalDocument>),
     }
     schemars::schema_for!(Any).to_value()
 }

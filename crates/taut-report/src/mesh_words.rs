@@ -163,12 +163,13 @@ fn place(layer: &str) -> String {
     if layer == UNTOLD {
         return "the path between the hosts, or wait for the reading program".to_owned();
     }
-    const WORDS: [(Stage, &str); 6] = [
+    const WORDS: [(Stage, &str); 7] = [
         (Stage::Program, "the sending program, which was late"),
         (Stage::Call, "the sending call"),
         (Stage::Socket, "the sending socket"),
         (Stage::Driver, "the sender's driver"),
         (Stage::Medium, "the path between the hosts"),
+        (Stage::Broker, "the broker, or on the way to it and from it"),
         (Stage::PeerProgram, "the reading program, which was late"),
     ];
     let known = WORDS.iter().find(|(one, _)| one.name() == layer);

@@ -1,13 +1,17 @@
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taut_fleet::{MeshOutcome, Reached, Results, Sums};
+use taut_fleet::{MeshOutcome, PairOutcome, Reached, Results, Sums, WorkOutcome};
 use taut_record::{Ended, FORMAT_VERSION};
 
 use crate::document::Error;
 use crate::lines::{line_to, wrap};
-use crate::units;
+use crate::{mesh_words, units};
+
+/// Pairs that are named of those that failed for one reason.
+const MOST_NAMED: usize = 8;
 
 /// What a mesh came to: the one JSON object of `taut mesh run` and `taut mesh report`.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
@@ -63,12 +67,14 @@ impl MeshDocument {
         let pairs = || self.outcome.works.iter().flat_map(|work| &work.pairs);
         let measured = pairs().filter(|pair| pair.reached == Reached::Measured).count();
         let beyond = pairs().filter(|pair| !pair.misses.is_empty()).count();
+        let failed = pairs().filter(|pair| matches!(pair.reached, Reached::Failed(_))).count();
+        let failed = if failed > 0 { format!("; {} failed", units::count(failed as u64)) } else { String::new() };
         let of_agents = self.outcome.results.as_ref().map_or_else(String::new, |results| {
             let (taken, lost) = (units::count(results.taken), units::count(results.dropped + results.missing));
             format!("; {taken} results taken, {lost} lost")
         });
         format!(
-            "{} of {} measurements between {} hosts in {}; {} beyond a threshold{of_agents}",
+            "{} of {} measurements between {} hosts in {}{failed}; {} beyond a threshold{of_agents}",
             units::count(measured as u64),
             units::count(pairs().count() as u64),
             units::count(self.outcome.hosts.len() as u64),
@@ -77,37 +83,85 @@ impl MeshDocument {
         )
     }
 
-    /// What went wrong with hosts and pairs, a sentence each.
-    pub(crate) fn failures(&self) -> Vec<String> {
+    /// That it did not end as it should have, if so.
+    pub(crate) fn ended_early(&self) -> Option<String> {
+        Some(match &self.ended {
+            Ended::Complete => return None,
+            Ended::Interrupted => "PARTIAL: interrupted. What was measured until then is here.".to_owned(),
+            Ended::PeerGone(why) | Ended::Failed(why) => {
+                format!("PARTIAL: the run failed: {why}. What was measured until then is here.")
+            }
+        })
+    }
+
+    /// What went wrong with hosts and pairs, a sentence each, and at most so many of each kind.
+    pub(crate) fn failures(&self, most: usize) -> Vec<String> {
         let outcome = &self.outcome;
-        let name = |host: usize| outcome.hosts.get(host).map_or("?", |host| host.name.as_str());
         let mut told = Vec::new();
+        let mut tell = |sentences: Vec<String>, what: &str| {
+            let left = sentences.len().saturating_sub(most);
+            told.extend(sentences.into_iter().take(most));
+            if left > 0 {
+                told.push(format!("… and {} more {what}, which --json has.", units::count(left as u64)));
+            }
+        };
+        let mut unreached = Vec::new();
         for (number, host) in outcome.hosts.iter().enumerate() {
             let Some(why) = &host.failed else { continue };
-            let of = |pair: &&taut_fleet::PairOutcome| pair.near == number || pair.far == number;
+            let of = |pair: &&PairOutcome| pair.near == number || pair.far == number;
             let pairs = outcome.works.first().map_or(0, |work| work.pairs.iter().filter(of).count());
             let pairs = units::count(pairs as u64);
-            told.push(format!("NOT REACHED {}: {why}. None of its {pairs} pairs was measured.", host.name));
+            unreached.push(format!("NOT REACHED {}: {why}. None of its {pairs} pairs was measured.", host.name));
         }
+        tell(unreached, "hosts");
         for work in &outcome.works {
-            for pair in &work.pairs {
-                if let Reached::Failed(why) = &pair.reached {
-                    let (near, far) = (name(pair.near), name(pair.far));
-                    told.push(format!("FAILED {near} > {far}, {} {}: {why}", work.work, work.transport));
-                }
-            }
+            let failed = work.pairs.iter().filter_map(|pair| match &pair.reached {
+                Reached::Failed(why) => Some((pair, why.as_str())),
+                Reached::Measured | Reached::NotRun(_) => None,
+            });
+            tell(self.by_reason(work, failed, "FAILED"), "reasons");
+            let recovered = work.pairs.iter().filter(|pair| pair.reached == Reached::Measured);
+            let recovered = recovered.filter_map(|pair| Some((pair, pair.failures.as_ref()?.why.as_str())));
+            tell(self.by_reason(work, recovered, "FAILED before it was measured"), "reasons");
         }
         let other = outcome.hosts.iter().filter_map(|host| Some((host, host.version.as_ref()?)));
-        for (host, version) in other.filter(|(_, version)| **version != self.tautline) {
-            told.push(format!("{} has taut {version}, and here is {}.", host.name, self.tautline));
-        }
-        if let Some(results) = &outcome.results {
-            told.extend(losses(results));
-        }
-        if self.ended == Ended::Interrupted {
-            told.push("PARTIAL: interrupted. What was measured until then is here.".to_owned());
-        }
+        let other = other.filter(|(_, version)| **version != self.tautline);
+        tell(
+            other
+                .map(|(host, version)| format!("{} has taut {version}, and here is {}.", host.name, self.tautline))
+                .collect(),
+            "hosts",
+        );
+        told.extend(outcome.results.iter().flat_map(losses));
         told
+    }
+
+    /// Pairs that failed for one reason, in a sentence; what most failed for first.
+    fn by_reason<'a>(
+        &self,
+        work: &WorkOutcome,
+        failed: impl Iterator<Item = (&'a PairOutcome, &'a str)>,
+        what: &str,
+    ) -> Vec<String> {
+        let mut reasons: BTreeMap<&str, Vec<&PairOutcome>> = BTreeMap::new();
+        failed.for_each(|(pair, why)| reasons.entry(why).or_default().push(pair));
+        let mut reasons: Vec<_> = reasons.into_iter().collect();
+        reasons.sort_by_key(|(_, pairs)| std::cmp::Reverse(pairs.len()));
+        let sentence = |(why, pairs): (&str, Vec<&PairOutcome>)| {
+            let ends = |pair: &&PairOutcome| {
+                let times = pair.failures.as_ref().map_or(1, |failures| failures.times);
+                let times = if times > 1 { format!(" ({} times)", units::count(times)) } else { String::new() };
+                mesh_words::ends(&self.outcome, pair) + &times
+            };
+            let mut named = pairs.iter().take(MOST_NAMED).map(ends).collect::<Vec<_>>().join(", ");
+            if pairs.len() > MOST_NAMED {
+                named.push_str(&format!(" and {} more", units::count((pairs.len() - MOST_NAMED) as u64)));
+            }
+            let count =
+                if pairs.len() > 1 { format!("{} pairs: ", units::count(pairs.len() as u64)) } else { String::new() };
+            format!("{what} {count}{named}, {}: {why}", mesh_words::work(work))
+        };
+        reasons.into_iter().map(sentence).collect()
     }
 }
 

@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 use taut_record::Ended;
 
 use crate::explained_file::holder_alone;
-use crate::lines::{WIDTH, cut, line_to, wrap};
+use crate::lines::{WIDTH, line_to, wrap};
 use crate::units;
 
 /// Sockets of a host with what holds their data: the one JSON object of `taut sockets`.
@@ -261,7 +261,7 @@ fn brief(row: &SocketRow) -> Vec<String> {
     let program = program(row).map_or_else(String::new, |program| format!("  {program}"));
     let second = format!("    {} > {}{program}", row.local, row.peer);
     debug_assert!(WIDTH >= HEAD.len());
-    vec![cut(&first), cut(&second)]
+    vec![first, second]
 }
 
 #[cfg(test)]

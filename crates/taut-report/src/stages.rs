@@ -14,7 +14,7 @@ pub(crate) struct Part {
 
 /// Parts from the intended time to the last known stage, without gap or overlap. What lies between two known times goes
 /// to the stage at whose end the second was taken, as in [`taut_explain::ledger`].
-pub(crate) fn parts(intended: i64, ends: [Option<i64>; 6]) -> Vec<Part> {
+pub(crate) fn parts(intended: i64, ends: [Option<i64>; 7]) -> Vec<Part> {
     let mut start = intended;
     Stage::ALL
         .into_iter()
@@ -30,7 +30,7 @@ pub(crate) fn parts(intended: i64, ends: [Option<i64>; 6]) -> Vec<Part> {
 
 pub(crate) fn parts_of_excerpt(message: &MessageExcerpt) -> Vec<Part> {
     let m = message;
-    parts(m.intended, [m.write_begin, m.write_end, m.scheduled, m.left, m.received, m.read])
+    parts(m.intended, [m.write_begin, m.write_end, m.scheduled, m.left, m.received, m.forwarded, m.read])
 }
 
 /// Times in nanoseconds since `origin`.
@@ -50,13 +50,13 @@ mod tests {
         #[test]
         fn parts_join_and_agree_with_the_ledger(
             intended in 0..1000u64,
-            times in proptest::collection::vec(proptest::option::of(0..2000u64), 6),
+            times in proptest::collection::vec(proptest::option::of(0..2000u64), 7),
         ) {
             let at = |i: usize| times[i].map(Instant::from_nanos);
             let message = MessageTimes {
                 intended: Instant::from_nanos(intended),
-                write_begin: at(0), write_end: at(1), scheduled: at(2), left: at(3), received: at(4), read: at(5),
-                ..MessageTimes::default()
+                write_begin: at(0), write_end: at(1), scheduled: at(2), left: at(3), received: at(4), forwarded: at(5),
+                read: at(6), ..MessageTimes::default()
             };
             let parts = parts_of_times(&message, Instant::from_nanos(0));
             let mut start = intended as i64;

@@ -11,7 +11,7 @@ use crate::explained_file::held_by;
 use crate::found::{breakdown, finding};
 use crate::lines::{cut, fold, line_to, wrap};
 use crate::trial::Trial;
-use crate::units;
+use crate::{traced_worst, units};
 
 /// What a live trace came to: the one JSON object of `taut trace`.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
@@ -37,10 +37,11 @@ pub struct TraceFacts {
     pub ended: Ended,
     /// What was traced, in words.
     pub traced: String,
-    /// Records that the programs in the kernel wrote and that were read.
-    pub records: u64,
+    /// Records that the programs in the kernel wrote and that were read. `null`: a recording that was broken off does
+    /// not tell, as for those that were lost.
+    pub records: Option<u64>,
     /// Records that found no room. The time around each is booked as not known.
-    pub lost_records: u64,
+    pub lost_records: Option<u64>,
     /// Tracepoints that this kernel has not.
     pub missing_hooks: Vec<String>,
     /// The host's clocks. Where they stand beside events, these count bytes by TCP's own numbers: a position modulo
@@ -81,7 +82,7 @@ fn clean(value: &mut Value) {
 /// Rows of a breakdown in the short form.
 const ROWS: usize = 5;
 /// What this first form of the trace does not reach.
-pub(crate) const UNSEEN: &str = "Not seen: splice, and io_uring on anything but TCP.";
+pub(crate) const UNSEEN: &str = "Not seen: io_uring, and writes by splice, on anything but TCP.";
 
 impl TraceDocument {
     /// The document as one JSON object, indented, with a newline at the end.
@@ -108,6 +109,9 @@ impl TraceDocument {
             }
             lines.extend(one(direction, is_full));
         }
+        if is_full {
+            lines.extend(traced_worst::lines(&self.result, self.facts.clock));
+        }
         let more = self.result.directions.saturating_sub(shown as u64);
         if more > 0 && !self.result.worst.is_empty() {
             let are = if more == 1 { "direction has" } else { "directions have" };
@@ -126,9 +130,10 @@ impl TraceDocument {
         let (facts, result) = (&self.facts, &self.result);
         let plural =
             |count: u64, one: &str| format!("{} {one}{}", units::count(count), if count == 1 { "" } else { "s" });
-        let lost = match facts.lost_records {
-            0 => "none lost".to_owned(),
-            lost => format!("{} LOST", units::count(lost)),
+        let records = match facts.records.zip(facts.lost_records) {
+            Some((records, 0)) => format!("{}, none lost", plural(records, "record")),
+            Some((records, lost)) => format!("{}, {} LOST", plural(records, "record"), units::count(lost)),
+            None => "how many records were lost is not told".to_owned(),
         };
         let others = match result.others {
             0 => String::new(),
@@ -136,12 +141,11 @@ impl TraceDocument {
             others => format!(" and {} other sockets and pipes", units::count(others)),
         };
         format!(
-            "{}: {}{others}, {} with data in {}; {}, {lost}",
+            "{}: {}{others}, {} with data in {}; {records}",
             facts.traced,
             plural(result.connections, "connection"),
             plural(result.directions, "direction"),
             units::time(result.span_ns),
-            plural(facts.records, "record"),
         )
     }
 
@@ -209,6 +213,7 @@ fn one(direction: &TracedDirection, is_full: bool) -> Vec<String> {
             let stalls: Vec<String> = held.longest.iter().map(at).collect();
             lines.extend(wrap("  ", &format!("Longest, {}: {}.", held_by(held), stalls.join(", "))));
         }
+        lines.extend(direction.messages.iter().flat_map(|messages| wrap("  ", &messages.line())));
         if direction.repeated_segments > 0 {
             lines.push(format!("  {} segments were sent again.", units::count(direction.repeated_segments)));
         }

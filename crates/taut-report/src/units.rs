@@ -160,6 +160,12 @@ pub fn date(unix_s: u64) -> String {
     format!("{} UTC", text.trim_end_matches('Z').replace('T', " "))
 }
 
+/// The same with microseconds, from nanoseconds: `2026-08-22 14:03:11.000052 UTC`.
+pub fn moment(unix_ns: u64) -> String {
+    let text = date(unix_ns / 1_000_000_000);
+    format!("{}.{:06} UTC", text.trim_end_matches(" UTC"), unix_ns % 1_000_000_000 / 1000)
+}
+
 fn time_parts(nanos: u64) -> (String, &'static str) {
     const UNITS: [(f64, &str); 3] = [(1e3, "µs"), (1e6, "ms"), (1e9, "s")];
     if nanos < 1000 {

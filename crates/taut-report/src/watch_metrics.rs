@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use crate::figures::{Family, Kind, Sample, Unit, Value};
 use crate::watched::WatchDocument;
+use taut_record::WatchedPlace;
 
 /// More are not told apart: each is a series in the collector's memory.
 const MOST_SERIES: usize = 1000;
@@ -16,6 +17,10 @@ pub struct WatchMetrics {
     connections: u64,
     /// Lost by what found no series.
     other_ns: u64,
+    grade: u8,
+    counted: BTreeMap<Labels, Counted>,
+    /// Counted of what found no series.
+    other_events: u64,
 }
 
 /// Who loses, and to what, without numbers of processes: a program that starts anew is the same series.
@@ -35,10 +40,29 @@ struct Lost {
     worst_share: f64,
 }
 
+/// What the kernel counted.
+#[derive(Debug, Default)]
+struct Counted {
+    events: u64,
+    lost_ns: u64,
+}
+
+impl From<&WatchedPlace> for Labels {
+    fn from(place: &WatchedPlace) -> Self {
+        Self {
+            cause: place.cause.clone(),
+            program: place.program.clone().unwrap_or_default(),
+            side: place.side.clone(),
+            service: place.service.clone(),
+        }
+    }
+}
+
 impl WatchMetrics {
     /// Takes the next interval.
     pub fn add(&mut self, document: &WatchDocument) {
         self.intervals += 1;
+        self.grade = document.grade;
         self.looks += u64::from(document.looks) + u64::from(document.suspect_looks);
         self.work_ns += document.work_ns;
         self.connections = document.connections;
@@ -46,13 +70,7 @@ impl WatchMetrics {
             (lost.connections, lost.worst_share) = (0, 0.0);
         }
         for loss in &document.losses {
-            let place = &loss.place;
-            let labels = Labels {
-                cause: place.cause.clone(),
-                program: place.program.clone().unwrap_or_default(),
-                side: place.side.clone(),
-                service: place.service.clone(),
-            };
+            let labels = Labels::from(&loss.place);
             if self.series.len() >= MOST_SERIES && !self.series.contains_key(&labels) {
                 self.other_ns += loss.lost_ns;
                 continue;
@@ -61,6 +79,17 @@ impl WatchMetrics {
             lost.total_ns += loss.lost_ns;
             lost.connections += loss.connections;
             lost.worst_share = lost.worst_share.max(loss.worst_share);
+        }
+        // Of what is only shown on, there is nothing to add.
+        for count in document.counted.iter().filter(|count| count.events > 0) {
+            let labels = Labels::from(&count.place);
+            if self.counted.len() >= MOST_SERIES && !self.counted.contains_key(&labels) {
+                self.other_events += count.events;
+                continue;
+            }
+            let counted = self.counted.entry(labels).or_default();
+            counted.events += count.events;
+            counted.lost_ns += count.lost_ns;
         }
     }
 
@@ -88,6 +117,20 @@ impl WatchMetrics {
         each("losing_connections", help, Gauge, Plain, &|lost| lost.connections as f64);
         let help = "The part of the last interval that the worst of them lost, from 0 to 1.";
         each("worst_share", help, Gauge, Plain, &|lost| lost.worst_share);
+        let help = "1: by looks alone; 2: the kernel counted as well.";
+        families.push(Family::plain("watch_grade", help, Gauge, Plain, f64::from(self.grade)));
+        let help = format!("Events counted of what came after the first {MOST_SERIES} series.");
+        families.push(Family::plain("other_events", &help, Counter, Plain, self.other_events as f64));
+        let mut each = |name, help: &str, unit, value: &dyn Fn(&Counted) -> f64| {
+            let sample =
+                |(labels, of): (&Labels, &Counted)| Sample { labels: labels.told(), value: Value::Number(value(of)) };
+            let samples = self.counted.iter().map(sample).collect();
+            families.push(Family { name, help: help.to_owned(), kind: Counter, unit, samples });
+        };
+        let help = "Segments and handshakes sent again, connections refused and reset, each counted by the kernel.";
+        each("events", help, Plain, &|of| of.events as f64);
+        let help = "Time until what was lost was sent again, as the kernel counted it; a look may have met it, too.";
+        each("counted_lost", help, Seconds, &|of| seconds(of.lost_ns));
         families
     }
 }
@@ -107,12 +150,13 @@ fn seconds(nanos: u64) -> f64 {
 mod tests {
     use super::*;
     use crate::figures::text as told;
-    use taut_record::{WatchedLoss, WatchedPlace};
+    use taut_record::{WatchedCount, WatchedLoss};
 
     fn interval(losses: Vec<WatchedLoss>) -> WatchDocument {
         WatchDocument {
             format_version: 1,
             command: "watch".to_owned(),
+            grade: 1,
             at_unix_ms: 0,
             span_ns: 2_000_000_000,
             connections: 7,
@@ -122,6 +166,7 @@ mod tests {
             work_ns: 20_000_000,
             losses,
             ended: Vec::new(),
+            counted: Vec::new(),
             remarks: Vec::new(),
         }
     }
@@ -188,5 +233,41 @@ mod tests {
             "{}",
             told(&metrics.families())
         );
+    }
+
+    #[test]
+    fn what_the_kernel_counted_adds_up_by_itself() {
+        let count = |service: &str, events, lost_ns| WatchedCount {
+            place: loss("app", 1, service).place,
+            summary: String::new(),
+            remedy: String::new(),
+            events,
+            lost_ns,
+            total_events: 99,
+            total_lost_ns: 99,
+            longest_ns: 99,
+            first_ago_ns: 0,
+            last_ago_ns: 0,
+            last_local: String::new(),
+            last_peer: String::new(),
+            is_new: false,
+        };
+        let mut metrics = WatchMetrics::default();
+        let interval = |counted| WatchDocument { grade: 2, counted, ..interval(Vec::new()) };
+        metrics.add(&interval(vec![count("10.0.0.1:80", 2, 500_000_000)]));
+        metrics.add(&interval(vec![count("10.0.0.1:80", 1, 250_000_000), count("10.0.0.1:81", 0, 0)]));
+        let labels = r#"{cause="nagle_delayed_ack",program="app",side="client",service="10.0.0.1:80"}"#;
+        let text = told(&metrics.families());
+        for line in [
+            format!("taut_events_total{labels} 3"),
+            format!("taut_counted_lost_seconds_total{labels} 0.75"),
+            "taut_watch_grade 2".to_owned(),
+            "taut_other_events_total 0".to_owned(),
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line}: {text}");
+        }
+        assert!(!text.contains("10.0.0.1:81"), "{text}");
+        metrics.add(&interval((0..MOST_SERIES + 4).map(|port| count(&format!("x:{port}"), 1, 0)).collect()));
+        assert!(told(&metrics.families()).contains("taut_other_events_total 5\n"), "{}", told(&metrics.families()));
     }
 }

@@ -1,6 +1,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taut_record::{Ended, WatchRow, WatchedLoss, WatchedPlace};
+use taut_record::{Ended, WatchRow, WatchedCount, WatchedLoss, WatchedPlace};
 
 use crate::lines::{WIDTH, cut, cut_to, line_to, wrap};
 use crate::units;
@@ -12,6 +12,9 @@ pub struct WatchDocument {
     pub format_version: u32,
     /// `watch`.
     pub command: String,
+    /// 1: by looks alone. 2: the kernel also counted what fell between two looks. 1 in what was written before this.
+    #[serde(default = "looks_alone")]
+    pub grade: u8,
     /// End of the interval, in ms since 1970-01-01 UTC.
     pub at_unix_ms: u64,
     /// Length of the interval.
@@ -30,6 +33,10 @@ pub struct WatchDocument {
     pub losses: Vec<WatchedLoss>,
     /// What lost time before, and has not for some seconds.
     pub ended: Vec<EndedLoss>,
+    /// What the kernel counted, event by event, with an event in the last minute; the longest time lost first. Empty
+    /// with grade 1. A loss that a look met as well is in both lists.
+    #[serde(default)]
+    pub counted: Vec<WatchedCount>,
     /// What could not be seen, a sentence each.
     pub remarks: Vec<String>,
 }
@@ -48,9 +55,16 @@ pub struct EndedLoss {
     pub episodes: u64,
 }
 
+const fn looks_alone() -> u8 {
+    1
+}
+
 /// Losses that a screen or a summary shows, whatever its height.
 const SHOWN: usize = 20;
 const HEAD: &str = "STANDS      LOST  WORST  CAUSE               PROGRAM";
+const COUNTED_HEAD: &str = " FIRST   LAST   EVENTS      LOST  LONGEST  COUNTED             PROGRAM";
+/// Of what was counted, so much is shown where a terminal has an end.
+const FEW: usize = 5;
 
 impl WatchDocument {
     /// One JSON object in one line.
@@ -75,8 +89,10 @@ impl WatchDocument {
         let work = units::share(self.work_ns as f64 / self.span_ns.max(1) as f64);
         let suspects = units::count(self.suspect_looks.into());
         let (span, period) = (units::time(self.span_ns), units::time(self.look_period_ns));
-        let looked =
-            format!("{span}: all looked at every {period}, the suspicious {suspects} times; {work} of a processor");
+        let looked = format!(
+            "{span}: all looked at every {period}, the suspicious {suspects} times; {work} of a processor; grade {}",
+            self.grade
+        );
         line_to(&mut text, &cut(&looked));
         let remarks: Vec<String> = self.remarks.iter().flat_map(|remark| wrap("", remark)).collect();
         if !self.losses.is_empty() {
@@ -85,7 +101,9 @@ impl WatchDocument {
         }
         // Two lines of head, an empty one, the columns, and one for what is left out.
         let room = size.map_or(SHOWN, |[_, height]| {
-            let used = 6 + if remarks.is_empty() { 0 } else { remarks.len() + 1 };
+            let few = self.counted.len().min(FEW);
+            let counted = if few > 0 { few + 3 } else { 0 };
+            let used = 6 + counted + if remarks.is_empty() { 0 } else { remarks.len() + 1 };
             (usize::from(height).saturating_sub(used) / 2).clamp(1, SHOWN)
         });
         for loss in self.losses.iter().take(room) {
@@ -94,6 +112,7 @@ impl WatchDocument {
         if self.losses.len() > room {
             line_to(&mut text, &format!("{} more", units::count((self.losses.len() - room) as u64)));
         }
+        counted_to(&mut text, &self.counted, if size.is_some() { FEW } else { SHOWN });
         if !remarks.is_empty() {
             text.push('\n');
             remarks.iter().for_each(|line| line_to(&mut text, line));
@@ -114,6 +133,16 @@ impl WatchDocument {
                 format!("{date}  begins: {cause} at {name}, {of}, up to {share} of the time, by a look every {period}");
             wrap("", &head).iter().for_each(|line| line_to(&mut text, line));
             advice(loss).iter().for_each(|line| line_to(&mut text, line));
+        }
+        for count in self.counted.iter().filter(|count| count.is_new) {
+            let (cause, name) = (&count.place.cause, count.place.name());
+            let (events, lost) = (times(count.events), units::time(count.lost_ns));
+            let took = if count.lost_ns > 0 { format!("; it took {lost}") } else { String::new() };
+            let head = format!("{date}  counted: {cause} at {name}, {events}{took}");
+            wrap("", &head).iter().for_each(|line| line_to(&mut text, line));
+            let ends = format!("{} > {}", count.last_local, count.last_peer);
+            let advice = format!("{}. The last is {ends}. CHANGE {}.", count.summary, count.remedy);
+            wrap("  ", &advice).iter().for_each(|line| line_to(&mut text, line));
         }
         for loss in &self.ended {
             let (stood, lost) = (units::time(loss.stood_ns), units::time(loss.lost_ns));
@@ -155,6 +184,37 @@ fn rows_of(loss: &WatchedLoss, columns: Option<usize>) -> Vec<String> {
     }
 }
 
+/// What was counted, a line each, below an empty one and its columns; nothing where there is none.
+fn counted_to(text: &mut String, counted: &[WatchedCount], room: usize) {
+    if counted.is_empty() {
+        return;
+    }
+    text.push('\n');
+    line_to(text, &cut(COUNTED_HEAD));
+    for count in counted.iter().take(room) {
+        let time = |nanos| if nanos > 0 { units::time(nanos) } else { "-".to_owned() };
+        let line = format!(
+            "{:>6} {:>6} {:>8}  {:>8} {:>8}  {:<18}  {:<22}  {}",
+            units::apart(count.first_ago_ns / 1_000_000_000),
+            units::apart(count.last_ago_ns / 1_000_000_000),
+            units::count(count.total_events),
+            time(count.total_lost_ns),
+            time(count.longest_ns),
+            count.place.cause,
+            count.place.program_name(),
+            count.place.part(),
+        );
+        line_to(text, &cut(&line));
+    }
+    if counted.len() > room {
+        line_to(text, &format!("{} more", units::count((counted.len() - room) as u64)));
+    }
+}
+
+fn times(count: u64) -> String {
+    if count == 1 { "once".to_owned() } else { format!("{} times", units::count(count)) }
+}
+
 fn advice(loss: &WatchedLoss) -> Vec<String> {
     let peer = loss.worst_peer_program.as_ref().map_or_else(String::new, |peer| format!(" ({peer})"));
     let ends = format!("The worst is {}{peer}.", loss.worst_ends());
@@ -179,8 +239,9 @@ pub(crate) fn sentence(row: &WatchRow) -> String {
     }
 }
 
-/// What a whole watch came to, the longest time lost first, in at most 25 lines.
-pub fn summary(ended: Ended, watched_ns: u64, totals: &[EndedLoss]) -> String {
+/// What a whole watch came to, the longest time lost first, in at most 25 lines; and then what the kernel counted, in
+/// at most 23.
+pub fn summary(ended: Ended, watched_ns: u64, totals: &[EndedLoss], counted: &[WatchedCount]) -> String {
     let mut text = String::new();
     if ended == Ended::Interrupted {
         text.push_str("PARTIAL: interrupted\n");
@@ -188,6 +249,7 @@ pub fn summary(ended: Ended, watched_ns: u64, totals: &[EndedLoss]) -> String {
     let watched = units::time(watched_ns);
     if totals.is_empty() {
         line_to(&mut text, &format!("Watched for {watched}: nothing lost time that a look can see."));
+        counted_to(&mut text, counted, SHOWN);
         return text;
     }
     line_to(&mut text, &format!("Watched for {watched}. The longest time lost comes first:"));
@@ -200,6 +262,7 @@ pub fn summary(ended: Ended, watched_ns: u64, totals: &[EndedLoss]) -> String {
     if totals.len() > SHOWN {
         line_to(&mut text, &format!("{} more", units::count((totals.len() - SHOWN) as u64)));
     }
+    counted_to(&mut text, counted, SHOWN);
     text
 }
 
@@ -246,5 +309,67 @@ mod tests {
             assert!(lines.concat().contains(&loss.place.part()), "{lines:?}");
         }
         assert!(words(advice(&loss)).contains("The worst is 127.0.0.1:7930, which listens"), "{:?}", advice(&loss));
+    }
+
+    #[test]
+    fn what_was_counted_stands_below_the_losses_with_its_first_and_last_time() {
+        let count = WatchedCount {
+            place: WatchedPlace {
+                cause: "loss".to_owned(),
+                program: Some("app".to_owned()),
+                pid: Some(7),
+                side: "client".to_owned(),
+                service: "10.0.0.1:80".to_owned(),
+            },
+            summary: "segments were lost and sent again".to_owned(),
+            remedy: "find where the path drops packets".to_owned(),
+            events: 2,
+            lost_ns: 410_000_000,
+            total_events: 1234,
+            total_lost_ns: 9_000_000_000,
+            longest_ns: 208_000_000,
+            first_ago_ns: 7_300_000_000_000,
+            last_ago_ns: 1_500_000_000,
+            last_local: "10.0.0.2:4000".to_owned(),
+            last_peer: "10.0.0.1:80".to_owned(),
+            is_new: true,
+        };
+        let refused = WatchedPlace { cause: "refused".to_owned(), ..count.place.clone() };
+        let none =
+            WatchedCount { place: refused, total_lost_ns: 0, longest_ns: 0, lost_ns: 0, events: 1, ..count.clone() };
+        let counted = vec![count, none];
+        let text = summary(Ended::Complete, 1_000_000_000, &[], &counted);
+        let lines: Vec<&str> = text.lines().skip(2).collect();
+        let expected = [
+            " FIRST   LAST   EVENTS      LOST  LONGEST  COUNTED             PROGRAM",
+            "   2 h    1 s    1,234    9.00 s   208 ms  loss                app (7)                 client of 10.0.0.1:80",
+            "   2 h    1 s    1,234         -        -  refused             app (7)                 client of 10.0.0.1:80",
+        ];
+        let cut: Vec<String> = expected.iter().map(|line| cut(line)).collect();
+        assert_eq!(lines, cut);
+        let document = WatchDocument {
+            format_version: 1,
+            command: "watch".to_owned(),
+            grade: 2,
+            at_unix_ms: 0,
+            span_ns: 2_000_000_000,
+            connections: 7,
+            looks: 10,
+            suspect_looks: 5,
+            look_period_ns: 20_000_000,
+            work_ns: 20_000_000,
+            losses: Vec::new(),
+            ended: Vec::new(),
+            counted,
+            remarks: Vec::new(),
+        };
+        let log = document.to_log();
+        let words = log.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("counted: loss at app (7), client of 10.0.0.1:80, 2 times; it took 410 ms"), "{log}");
+        assert!(words.contains("counted: refused at app (7), client of 10.0.0.1:80, once segments were"), "{log}");
+        // A low terminal shows few of them, and the head.
+        let many = WatchDocument { counted: vec![document.counted[0].clone(); 9], ..document };
+        let table = many.to_table(Some([100, 24]));
+        assert!(table.contains("; grade 2\n") && table.contains("4 more") && table.lines().count() < 24, "{table}");
     }
 }

@@ -12,7 +12,7 @@ use crate::input;
 #[command(next_help_heading = "Thresholds")]
 pub(crate) struct ThresholdArgs {
     /// Limits of the table of late messages
-    #[arg(long, visible_alias = "deadline", value_name = "TIME,…", value_delimiter = ',', default_value = "16.7ms,50ms,100ms,200ms,300ms",
+    #[arg(long = "deadline", alias = "exceed", value_name = "TIME,…", value_delimiter = ',', default_value = "16.7ms,50ms,100ms,200ms,300ms",
           conflicts_with = "every", value_parser = input::duration)]
     pub(crate) exceed: Vec<Duration>,
     #[command(flatten)]

@@ -16,7 +16,7 @@ pub(crate) enum Code {
 
 /// The one place where the codes are told to the user.
 pub(crate) const HELP: &str =
-    "Exit codes: 0 ok, 1 failed, 2 usage, 3 a threshold of --assert or --fail-on, or a check, missed, 4 a right or device is \
+    "Exit codes: 0 ok, 1 failed, 2 usage, or a file to be read that is missing or of another kind, 3 a threshold of --assert or --fail-on, or a check, missed, 4 a right or device is \
 missing, 130 interrupted (what was measured has been printed; what has no end of its own, such as serve, watch or a trace of a process \
 without --for, ends with 0).
 
@@ -26,10 +26,10 @@ ADDR to listen; ?adapter=hci1&mtu=… after it), mqtt://HOST/TOPIC?qos=1&v=5 (mq
 nats://HOST/SUBJECT?stream=NAME (over a broker, with stream= in JetStream); for echo, pace and stream also air:SCENARIO?NAME=VALUE&…, a Bluetooth LE link in virtual time (taut air).
 
 Examples:
-  taut survey                               what this host loses, how it is set, how fast its paths are
-  taut serve                                the other side of every test, on loopback
-  taut echo 127.0.0.1 udp://127.0.0.1:9100  which is faster, and is the difference certain?
-  taut pace --foreign-peer 56ms --nagle on  small messages every 10 ms to a peer with delayed ACKs
+  taut survey                                 what this host loses, how it is set, how fast it is
+  taut serve                                  the other side of every test, on loopback
+  taut echo 127.0.0.1 udp://127.0.0.1:9100    which is faster, and is the difference certain?
+  taut pace --emulate-delack 56ms --nagle on  small messages every 10 ms to a peer with delayed ACKs
   taut tune tcp://127.0.0.1:9100 --workload write-write-read";
 
 impl Code {
@@ -41,7 +41,13 @@ impl Code {
         match error.downcast_ref::<taut_link::Error>() {
             Some(error) if error.is_missing_right() => Self::Missing,
             Some(error) if error.fault() == Fault::Input => Self::Usage,
-            _ => Self::Failed,
+            // A recording that can't be read, or is none.
+            None if error.is::<taut_report::Error>() => Self::Usage,
+            _ => match error.downcast_ref::<taut_capture::Error>() {
+                None | Some(taut_capture::Error::Read(_)) => Self::Failed,
+                // No capture, or none that is read.
+                Some(_) => Self::Usage,
+            },
         }
     }
 }

@@ -1,6 +1,7 @@
 //! From what was measured to what it means: hands timelines to the explainer and puts the answers together.
 
-use taut_explain::{Finding, Proof, Unit, air as radio, broker, l2cap, ledger, nagle};
+use taut_explain::{Finding, Proof, Stage, Unit, air as radio, broker, l2cap, ledger, nagle};
+use taut_link::Endpoint;
 use taut_measure::Interrupt;
 use taut_measure::air::{self, AirOutcome, AirPlan};
 use taut_measure::echo::{BrokerTrial, EchoOutcome, EchoPlan, EchoSubject};
@@ -63,6 +64,7 @@ pub(crate) fn of_pace(outcome: &mut PaceOutcome, number: usize, kept: &mut Kept)
     // One round's messages at a time: there may be millions.
     row.ledger_ns = ledger(outcome.timelines.iter().flat_map(Timeline::messages))
         .iter()
+        .filter(|(stage, _)| *stage != Stage::Broker || row.broker.is_some())
         .map(|(stage, time)| (stage.name().to_owned(), u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
         .collect();
     let context = nagle::Context {
@@ -135,7 +137,8 @@ pub(crate) fn of_echo(outcome: &EchoOutcome, first: usize, kept: &mut Kept) -> V
         let timeline = std::slice::from_ref(timeline.as_ref()?);
         let context = nagle::Context {
             on: format!("echo {} ({})", row.endpoint, row.writes),
-            nagle: row.nagle.unwrap_or(false),
+            // Who holds round trips over a broker is tried ([`of_brokers`]), which tells more.
+            nagle: row.nagle.unwrap_or(false) && !has_broker(&row.endpoint),
             min_rtt: min_rtt(row.tcp),
             several_writes: row.writes != "write",
         };
@@ -149,6 +152,10 @@ pub(crate) fn of_echo(outcome: &EchoOutcome, first: usize, kept: &mut Kept) -> V
         .flatten()
         .filter_map(|row| Some(of_messages("echo", &row.endpoint, &row.options, row.rtt_ns?.p50.time()?)));
     held.into_iter().chain(radio.flatten()).collect()
+}
+
+fn has_broker(endpoint: &str) -> bool {
+    endpoint.parse::<Endpoint>().is_ok_and(|endpoint| endpoint.has_broker())
 }
 
 /// Where round trips over a broker are long, tries who holds them: some seconds for each such endpoint.
@@ -397,7 +404,7 @@ mod tests {
         CrowdRow {
             endpoint: "tcp://127.0.0.1:0".to_owned(),
             transport: "tcp".to_owned(),
-            command: "taut crowd".to_owned(),
+            command: "taut connections".to_owned(),
             engine: engine.to_owned(),
             connections: 10_000,
             active,

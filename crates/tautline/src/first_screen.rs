@@ -61,16 +61,18 @@ impl Host {
     }
 }
 
+/// What to run for which question. The lines work as they stand, with a name in the place of each word in capitals: the
+/// three after `taut serve` need it on HOST, on an address that others reach.
 const QUESTIONS: [(&str, &str); 9] = [
     ("which connections of this host lose time now, and to what?", "taut watch"),
     ("why does this program wait: Nagle, a window, a loss, itself?", "taut trace --pid PID"),
-    ("would TCP_NODELAY help it? Tried on its live sockets", "taut trace --pid PID --try nodelay"),
     ("where did the time go in this capture or Bluetooth log?", "taut explain FILE"),
-    ("how long is a round trip, and which path is faster?", "taut serve & taut echo HOST"),
-    ("which setting makes this path faster, with what certainty?", "taut tune HOST"),
-    ("do periodic messages leave and arrive on time?", "taut pace HOST"),
     ("what does this host lose, how is it set, how fast is it?", "taut survey"),
     ("what would a Bluetooth LE link carry, and what stops it?", "taut air tune"),
+    ("the other side of the next three, to be started on HOST", "taut serve tcp://0.0.0.0:9100"),
+    ("how long is a round trip to HOST?", "taut echo HOST"),
+    ("which setting makes that faster, with what certainty?", "taut tune HOST"),
+    ("do periodic messages leave and arrive on time?", "taut pace HOST"),
 ];
 
 /// 15 lines of at most 100 columns.

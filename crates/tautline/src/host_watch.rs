@@ -1,16 +1,20 @@
 //! All TCP connections of this host, looked at for a time: which lose time, to what, and since when.
 
+mod counted;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use taut_explain::socket::{Account, FEWEST_SAMPLES, Suspicion, holder, suspicions};
 use taut_explain::watch::{Changes, Episode, Total, Watch};
 use taut_link::clock;
-use taut_record::{WatchRow, WatchedLoss, WatchedPlace};
+use taut_record::{WatchRow, WatchedCount, WatchedLoss, WatchedPlace};
+use taut_source::counting::Counter;
 use taut_source::{Sampler, Seen, State};
 use taut_time::Instant;
 
 use crate::account::account;
+use counted::Counted;
 
 /// Between two looks.
 const PERIOD: Duration = Duration::from_millis(20);
@@ -36,12 +40,17 @@ pub(crate) struct HostWatch {
     suspect_looks: u32,
     /// As of the last look at all.
     counts: Counts,
+    port: Option<u16>,
+    /// With grade 2.
+    counted: Option<Counted>,
 }
 
 /// What the connections lost in one interval, and which losses are over.
 pub(crate) struct Interval {
     pub(crate) row: WatchRow,
     pub(crate) ended: Vec<Episode<WatchedPlace>>,
+    /// What the kernel counted of late.
+    pub(crate) counted: Vec<WatchedCount>,
 }
 
 impl HostWatch {
@@ -71,13 +80,22 @@ impl HostWatch {
             taken_before: taken,
             suspect_looks: 0,
             counts: Counts::default(),
+            port,
+            counted: None,
         })
+    }
+
+    /// The kernel counts as well, from now on.
+    #[must_use]
+    pub(crate) fn with(mut self, counter: Option<Counter>) -> Self {
+        self.counted = counter.map(|counter| Counted::new(counter, self.port, self.from));
+        self
     }
 
     /// Looks, if that is due: every 20 ms, or less often where `most_work` allows no more.
     ///
     /// # Errors
-    /// When the kernel's list of sockets can't be had.
+    /// When the kernel's list of sockets can't be had, or what it counted.
     pub(crate) fn look(&mut self, now: Instant) -> anyhow::Result<()> {
         let before = clock::thread_cpu();
         if now >= self.all_due {
@@ -91,6 +109,9 @@ impl HostWatch {
             let took = clock::thread_cpu().saturating_sub(before);
             self.suspects_due = now + PERIOD.max(took * self.most_work);
         }
+        if let Some(counted) = self.counted.as_mut().filter(|counted| now >= counted.due()) {
+            counted.read(&self.sampler, now)?;
+        }
         // Whatever was done puts off the next look at all: this one, and what came of the last interval.
         let taken = clock::thread_cpu();
         let work = taken.saturating_sub(self.taken);
@@ -102,7 +123,8 @@ impl HostWatch {
 
     /// When the next look is due.
     pub(crate) fn due(&self) -> Instant {
-        self.all_due.min(self.suspects_due)
+        let due = self.all_due.min(self.suspects_due);
+        self.counted.as_ref().map_or(due, |counted| due.min(counted.due()))
     }
 
     /// Begin of the interval.
@@ -116,7 +138,17 @@ impl HostWatch {
     }
 
     /// What the interval came to, which ends now; the next one begins.
-    pub(crate) fn interval(&mut self, now: Instant) -> Interval {
+    ///
+    /// # Errors
+    /// When what the kernel counted can't be had.
+    pub(crate) fn interval(&mut self, now: Instant) -> anyhow::Result<Interval> {
+        let counted = match &mut self.counted {
+            Some(counted) => {
+                counted.read(&self.sampler, now)?;
+                counted.interval(now)
+            }
+            None => Vec::new(),
+        };
         let (places, counts) = places(&self.sampler, self.threshold);
         // Without a look at all in it, an interval has only suspects to tell of.
         if self.sampler.looks() > 0 {
@@ -144,16 +176,20 @@ impl HostWatch {
             work_ns: nanos(self.taken.saturating_sub(self.taken_before)),
             is_enough: self.is_enough(),
             losses,
-            remarks: remarks(&self.sampler, counts.without_options, self.watch.forgotten()),
+            remarks: remarks(&self.sampler, counts.without_options, self.watch.forgotten())
+                .into_iter()
+                .chain(self.counted.iter().flat_map(Counted::remarks))
+                .collect(),
         };
         self.sampler.restart();
         (self.from, self.suspect_looks, self.taken_before) = (now, 0, self.taken);
-        Interval { row, ended }
+        Ok(Interval { row, ended, counted })
     }
 
-    /// All losses, the longest time lost first; those that stand end here.
-    pub(crate) fn finish(self) -> Vec<Total<WatchedPlace>> {
-        self.watch.finish().0
+    /// All losses, the longest time lost first, which end here if they stand; and all that the kernel counted.
+    pub(crate) fn finish(self) -> (Vec<Total<WatchedPlace>>, Vec<WatchedCount>) {
+        let counted = self.counted.map(|counted| counted.finish(self.from));
+        (self.watch.finish().0, counted.unwrap_or_default())
     }
 }
 

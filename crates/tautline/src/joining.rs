@@ -2,6 +2,7 @@
 
 use taut_capture::{
     AirPayload, Flows, HostPacket, HostPackets, Packet, Skipped, TcpPacket, UdpPacket, air_payload, decode, decode_udp,
+    tunnelled,
 };
 use taut_event::{Closed, Content, Event, Flow, FlowId, FlowKey, Le, SegmentFlags, Sink, VantageId, What};
 use taut_explain::join::{
@@ -23,7 +24,7 @@ impl Seen {
     /// Keeps what there is to keep of a packet, and hands it on.
     #[inline(never)]
     pub(crate) fn packet(&mut self, packet: Packet<'_>, flows: &mut Flows, sink: &mut impl Sink) {
-        see(&packet, &mut self.internet);
+        let copies = flows.counts().tunnel_copies;
         self.host_packet(&packet);
         match air_payload(&packet) {
             Some(payload) => {
@@ -31,6 +32,10 @@ impl Seen {
                 flows.packet(&packet, VantageId(0), &mut both);
             }
             None => flows.packet(&packet, VantageId(0), sink),
+        }
+        // A copy is cut into other segments than the other file may have.
+        if flows.counts().tunnel_copies == copies {
+            see(&packet, &mut self.internet);
         }
     }
 
@@ -106,7 +111,12 @@ impl<S: Sink> Sink for Both<'_, S> {
 /// Keeps what a packet is held against those of the other file by, if it is one of TCP or UDP with a time.
 fn see(packet: &Packet<'_>, sightings: &mut Sightings) {
     let Some(at) = packet.at else { return };
-    match decode(packet) {
+    let (mut packet, mut decoded) = (packet, decode(packet));
+    let inner = if decoded == Err(Skipped::NotTcp) { tunnelled(packet) } else { None };
+    if let Some(inner) = &inner {
+        (packet, decoded) = (inner, decode(inner));
+    }
+    match decoded {
         Ok(tcp) => sightings.add(&segment(at, packet.frame, &tcp)),
         Err(Skipped::NotTcp) => {
             if let Ok(udp) = decode_udp(packet) {

@@ -48,7 +48,7 @@ enum Command {
     Pace(commands::pace::Args),
     #[command(visible_alias = "throughput")]
     Stream(commands::stream::Args),
-    #[command(visible_alias = "connections")]
+    #[command(name = "connections", alias = "crowd")]
     Crowd(commands::crowd::Args),
     Tune(commands::tune::Args),
     Route(commands::route::Args),

@@ -152,6 +152,11 @@ pub(crate) fn style() -> Style {
     Style { colour, width }
 }
 
+/// A text whose lines fit this stdout.
+pub(crate) fn fitted(make: impl FnOnce() -> String) -> String {
+    taut_report::within(style().width, make)
+}
+
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("write to stdout")

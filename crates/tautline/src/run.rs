@@ -1,10 +1,11 @@
 //! What surrounds every measurement: the user's Ctrl-C, the progress bar, the recording's head.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use anstream::{AutoStream, ColorChoice};
 use indicatif::{ProgressBar, ProgressStyle};
 use taut_link::{Endpoint, clock};
 use taut_measure::{Interrupt, floor, host_facts};
@@ -44,6 +45,7 @@ impl Run {
     /// Shows how far the work is, in percent of one part of several. Drawn between rounds only, never while measuring.
     pub(crate) fn progress(&self, what: &str, part: usize, parts: usize) -> impl FnMut(usize, usize) + use<> {
         let bar = self.bar.clone();
+        tell_line(what);
         bar.set_message(what.to_owned());
         bar.set_length(100 * parts as u64);
         move |done, of| bar.set_position((100 * part + 100 * done / of.max(1)) as u64)
@@ -61,10 +63,11 @@ impl Run {
         let (bar, what) = (self.bar.clone(), what.to_owned());
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         bar.set_length(millis(all));
+        let told = move |gone: Duration| format!("{what}, {} s left", all.saturating_sub(gone).as_secs_f64().ceil());
+        tell_line(&told(before));
         let show = move |done: usize, of: usize| {
             let gone = before + part.mul_f64((done as f64 / of.max(1) as f64).min(1.0));
-            let left = all.saturating_sub(gone).as_secs_f64().ceil();
-            bar.set_message(format!("{what}, {left} s left"));
+            bar.set_message(told(gone));
             bar.set_position(millis(gone));
         };
         show(0, 1);
@@ -102,9 +105,9 @@ pub(crate) fn interrupt_on_signals() -> anyhow::Result<Interrupt> {
 pub(crate) fn end_with_stdin(interrupt: &Interrupt) {
     let flag = interrupt.flag();
     thread::spawn(move || {
-        let mut stdin = std::io::stdin().lock();
+        let mut stdin = io::stdin().lock();
         // What comes there means nothing, and is not kept.
-        let _ = std::io::copy(&mut stdin, &mut std::io::sink());
+        let _ = io::copy(&mut stdin, &mut io::sink());
         flag.store(true, Ordering::Relaxed);
     });
 }
@@ -115,8 +118,21 @@ pub(crate) fn command_line() -> String {
     input::shell_line(std::iter::once("taut".to_owned()).chain(arguments))
 }
 
+/// Whether stderr is a terminal that shows bars. With NO_COLOR or TERM=dumb it is read line by line.
+pub(crate) fn has_bars() -> bool {
+    let stderr = io::stderr();
+    stderr.is_terminal() && AutoStream::choice(&stderr) != ColorChoice::Never
+}
+
+/// What is being done, for who reads a terminal line by line.
+fn tell_line(what: &str) {
+    if io::stderr().is_terminal() && !has_bars() {
+        anstream::eprintln!("taut: {what}");
+    }
+}
+
 pub(crate) fn progress_bar() -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
+    if !has_bars() {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(1);

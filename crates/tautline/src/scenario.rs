@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use anyhow::Context;
 use taut_link::Error;
 use taut_measure::air::{AirPlan, Scenario, ScenarioError};
 use taut_record::AirSetting;
@@ -45,9 +44,9 @@ fn read(file: &str) -> anyhow::Result<Scenario> {
     let built_in = BUILT_IN.iter().find(|(name, _)| *name == file).filter(|_| !path.exists());
     let text = match built_in {
         Some((_, text)) => (*text).to_owned(),
-        None => input::text_of(path).with_context(|| {
+        None => input::text_of(path).map_err(|error| {
             let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
-            format!("read the scenario {file} (built in are: {})", names.join(", "))
+            Error::Input(format!("read the scenario {file} (built in are: {}): {error}", names.join(", ")))
         })?,
     };
     Scenario::from_toml(&text).map_err(|error| wrong(file, &error))

@@ -6,12 +6,16 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use agent_support::{Fleet, Raw, pairs, reasons};
+use agent_support::{Fleet, Raw, pairs, reasons, wait_for};
 use rustix::process::Signal;
 use support::brokers::Certificates;
 use support::{has, parse, run, skip, taut, text};
@@ -223,6 +227,162 @@ fn who_takes_a_plan_back_takes_no_other() {
     assert!(!fleet.told("h2").contains("there is nothing to do"), "{}", fleet.told("h2"));
 }
 
+/// What every server begins with.
+const INFO: &[u8] = b"INFO {\"server_id\":\"x\",\"server_name\":\"x\",\"version\":\"2.10.0\",\"host\":\"127.0.0.1\",\
+                      \"port\":4222,\"headers\":true,\"max_payload\":1048576,\"proto\":1,\"client_id\":1}\r\n";
+
+/// A server that does this with each connection, and how many came.
+fn hostile(serve: fn(TcpStream)) -> (u16, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let came = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&came);
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            count.fetch_add(1, Ordering::Relaxed);
+            thread::spawn(move || serve(stream));
+        }
+    });
+    (port, came)
+}
+
+/// Says that, and nothing more as long as somebody is there.
+fn says(mut stream: TcpStream, bytes: &[u8]) {
+    if stream.write_all(bytes).is_ok() {
+        let _ = io::copy(&mut stream, &mut io::sink());
+    }
+}
+
+/// Says that over and over again.
+fn endless(mut stream: TcpStream, begin: &[u8]) {
+    let _ = stream.write_all(begin);
+    while stream.write_all(&[b'x'; 1 << 16]).is_ok() {}
+}
+
+/// Lets a client in, answers what it asks for with what is no answer, and acknowledges what was never said.
+fn acknowledges_wrongly(stream: TcpStream) {
+    const WRONG: &str = r#"{"stream":7,"seq":"none"}"#;
+    let mut to = stream.try_clone().unwrap();
+    let _ = to.write_all(INFO);
+    let (mut from, mut line, mut inbox) = (BufReader::new(stream), String::new(), "1".to_owned());
+    while from.read_line(&mut line).is_ok_and(|length| length > 0) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let answer = match words.as_slice() {
+            ["PING"] => "PONG\r\n".to_owned(),
+            ["SUB", subject, number] if subject.starts_with("_INBOX") => {
+                inbox = (*number).to_owned();
+                "+OK\r\n+OK\r\n".to_owned()
+            }
+            ["PUB" | "HPUB", _, reply, .., length] => {
+                let mut payload = vec![0; length.parse::<usize>().unwrap() + 2];
+                if from.read_exact(&mut payload).is_err() {
+                    return;
+                }
+                // To nobody, and to who asked.
+                format!("MSG nobody 4711 2\r\n{{}}\r\nMSG {reply} {inbox} {}\r\n{WRONG}\r\n", WRONG.len())
+            }
+            _ => String::new(),
+        };
+        if to.write_all(answer.as_bytes()).is_err() {
+            return;
+        }
+        line.clear();
+    }
+}
+
+/// Lets a client in, says that, and ends.
+fn lets_in(stream: &TcpStream, then: &[u8]) {
+    let (mut to, mut from) = (stream, stream);
+    let _ = to.write_all(INFO);
+    let is_ping = |line: io::Result<String>| line.is_ok_and(|line| line.starts_with("PING"));
+    if BufReader::new(from).lines().any(is_ping) {
+        let _ = to.write_all(&[&b"PONG\r\n"[..], then].concat());
+    }
+    // What it still says is read, or what was said would be taken back (RST).
+    let _ = stream.shutdown(Shutdown::Write);
+    let _ = io::copy(&mut from, &mut io::sink());
+}
+
+/// A server's name, what it does to who connects, and what is said of it.
+type Hostile = (&'static str, fn(TcpStream), &'static str);
+
+/// An agent says what is wrong, tries again, and keeps nothing of it.
+#[test]
+fn bad_servers_get_a_clear_error_and_no_memory() {
+    let mut fleet = Fleet::new("bad_servers_get_a_clear_error_and_no_memory");
+    let cases: [Hostile; 8] = [
+        ("http", |stream| says(stream, b"HTTP/1.1 400 Bad Request\r\n\r\n"), "its first line is `HTTP/1.1 400"),
+        ("error", |stream| says(stream, b"-ERR\r\n"), "its first line is `-ERR`"),
+        ("endless", |stream| endless(stream, b""), "its first line is `xxx"),
+        ("info", |stream| endless(stream, b"INFO {\"server_id\":\""), "its INFO is longer than 65536 bytes"),
+        (
+            "huge",
+            |stream| says(stream, &[&b"INFO {\"server_id\":\""[..], &vec![b'x'; 32 << 20][..], b"\"}\r\n"].concat()),
+            "its INFO is longer than 65536 bytes",
+        ),
+        (
+            "half",
+            |mut stream| {
+                let _ = stream.write_all(&INFO[..20]);
+            },
+            "no NATS server at nats://127.0.0.1:",
+        ),
+        ("acks", acknowledges_wrongly, "(JetStream is needed"),
+        ("message", |stream| lets_in(&stream, b"MSG a 1 100\r\nabc"), "(JetStream is needed"),
+    ];
+    let mut came = Vec::new();
+    for (name, serve, _) in cases {
+        let (port, count) = hostile(serve);
+        came.push(count);
+        let on = format!("nats://127.0.0.1:{port}");
+        let arguments = ["agent", "--on", &on, "--name", name, "--address", "127.0.0.1"];
+        fleet.start(name, arguments.map(str::to_owned).to_vec());
+    }
+    for ((name, _, words), count) in cases.into_iter().zip(came) {
+        fleet.hear(name, words);
+        fleet.hear(name, "trying again every");
+        // Twice, as the first time.
+        let told = count.load(Ordering::Relaxed);
+        wait_for("tried again", || count.load(Ordering::Relaxed) >= told + 2, || fleet.told(name));
+        let agent = fleet.agents.get_mut(name).unwrap();
+        let status = fs::read_to_string(format!("/proc/{}/status", agent.child.id())).unwrap();
+        let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        let kib: u64 = most.trim().trim_end_matches(" kB").parse().unwrap();
+        println!("{name}: {kib} KiB at most");
+        assert!(kib < 64 << 10, "{name}: {kib} KiB");
+        agent.signal(Signal::TERM);
+        assert!(!fleet.told(name).contains("panicked"), "{}", fleet.told(name));
+    }
+}
+
+/// Who is to end does not wait until it has given up on a server that says nothing.
+#[test]
+fn a_silent_server_keeps_no_agent_from_its_end() {
+    let mut fleet = Fleet::new("a_silent_server_keeps_no_agent_from_its_end");
+    let (port, came) = hostile(|stream| says(stream, b""));
+    let on = format!("nats://127.0.0.1:{port}");
+    let arguments = ["agent", "--on", &on, "--name", "h1", "--address", "127.0.0.1"];
+    fleet.start("h1", arguments.map(str::to_owned).to_vec());
+    wait_for("connected", || came.load(Ordering::Relaxed) > 0, || fleet.told("h1"));
+    let begin = Instant::now();
+    fleet.agents.get_mut("h1").unwrap().signal(Signal::INT);
+    let took = begin.elapsed();
+    assert!(took < Duration::from_secs(6), "{took:?}: {}", fleet.told("h1"));
+}
+
+/// The client of NATS does not stand every line. An agent without one would be there and hear nothing.
+#[test]
+fn an_agent_whose_client_breaks_down_ends_and_says_so() {
+    let Some(mut fleet) = Fleet::served("an_agent_whose_client_breaks_down_ends_and_says_so") else { return };
+    fleet.agent("h1", 1, &[]);
+    fleet.server = None;
+    let listener = TcpListener::bind(("127.0.0.1", fleet.port)).unwrap();
+    thread::spawn(move || listener.incoming().flatten().for_each(|stream| lets_in(&stream, b"-ERR\r\n")));
+    fleet.hear("h1", "the client of NATS has broken down");
+    let mut agent = fleet.agents.remove("h1").unwrap();
+    assert_eq!(agent.child.wait().unwrap().code(), Some(1), "{}", fleet.told("h1"));
+}
+
 fn toml_string(text: &str) -> String {
     // A JSON string is a TOML string.
     serde_json::to_string(text).unwrap()
@@ -344,6 +504,8 @@ fn what_makes_no_sense_is_refused_with_what_to_write() {
         (["--hours", "9-17"], "22:00-06:00"),
         (["--peers", "10/8"], "10.0.0.0/8"),
         (["--label", "rack"], "NAME=VALUE"),
+        (["--prometheus", "0"], "add --every"),
+        (["--every", "1s"], "add one of them"),
     ] {
         refused(&mut agent(&[&on[..], &more].concat()), why);
     }

@@ -324,7 +324,7 @@ fn every_wrong_line_says_what_to_write() {
         ("air run --set speed=1", 2, "there are: ci, phy"),
         ("air run --set ci=7.6ms", 2, "multiple of 125us"),
         ("air run --time 0s", 2, "more than zero"),
-        ("air run nowhere.toml", 1, "paper-000, saturate"),
+        ("air run nowhere.toml", 2, "paper-000, saturate"),
         ("air sweep", 2, "--vary"),
         ("air sweep --vary ci=7.5ms,,10ms", 2, "between two commas"),
         ("air sweep --vary ci=7.5ms --vary phy=1m --vary length=27", 2, "two parameters"),

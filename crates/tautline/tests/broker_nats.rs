@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-use support::brokers::NatsServer;
+use support::brokers::{NatsServer, Port};
 use support::{Serve, causes, free_port, run, run_json, taut, text};
 
 #[test]
@@ -98,7 +98,8 @@ fn who_is_not_let_in_is_told_so() {
 
 #[test]
 fn a_server_that_goes_away_is_told_and_found_again() {
-    let port = free_port();
+    let kept = Port::keep();
+    let port = kept.number;
     let Some(nats) = NatsServer::start("a_server_that_goes_away_is_told_and_found_again", port, &[]) else { return };
     let mut server = Serve::start(&nats.subject("taut"));
     let endpoint = server.endpoint(0).to_owned();

@@ -2,12 +2,12 @@
 
 mod support;
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use support::brokers::{Between, Certificates, Mosquitto, NatsServer, OPEN, Then};
+use support::brokers::{Between, Certificates, Mosquitto, NatsServer, OPEN, Port, Then};
 use support::{Serve, causes, free_port, run, run_json, taut, text, words};
 
 /// What `taut` says on a line that fails with this code.
@@ -284,7 +284,8 @@ fn who_holds_messages_with_qos_1_over_tls_is_named() {
 fn a_server_tells_when_its_broker_goes_and_comes() {
     let test = "a_server_tells_when_its_broker_goes_and_comes";
     let certificates = Certificates::new();
-    let port = free_port();
+    let kept = Port::keep();
+    let port = kept.number;
     let start = || Mosquitto::start_at(test, port, |_| certificates.listener("server"));
     let Some(broker) = start() else { return };
     let mut server = taut();
@@ -298,8 +299,12 @@ fn a_server_tells_when_its_broker_goes_and_comes() {
     std::thread::sleep(Duration::from_millis(1500));
     let _again = start().unwrap();
     assert!(served(), "the server did not come back to its broker");
+    // It may answer before it says so.
+    let mut lines = BufReader::new(server.stderr.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("the broker is there again") && lines.read_line(&mut said).unwrap() > 0 {}
     drop(server.stdin.take());
-    let said = text(&server.wait_with_output().unwrap().stderr);
+    server.wait().unwrap();
     let at = |words: &str| said.find(words).unwrap_or_else(|| panic!("`{words}` is not in: {said}"));
     assert!(at("the broker closed the connection") < at("refused"), "{said}");
     assert!(at("refused") < at("the broker is there again"), "{said}");

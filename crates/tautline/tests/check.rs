@@ -215,6 +215,29 @@ fn the_server_ends_with_the_gate_whether_interrupted_or_killed() {
     }
 }
 
+/// Of several placements each limit has a check, which names its row and its limit once.
+#[test]
+fn no_row_is_told_twice() {
+    let gate = Gate::new("");
+    let endpoint = format!("tcp://127.0.0.1:{}", gate.port);
+    let rest = "[limits]\nassert = ['p50<1ns', 'p50<100s']\n";
+    let work = format!("[workload]\ncommand = 'echo'\nendpoint = '{endpoint}'\ntime = '200ms'\n{rest}");
+    fs::write(gate.file(), work).unwrap();
+    let mut command = taut();
+    command.args(["check", "--json"]).arg(gate.file()).arg("--").arg(env!("CARGO_BIN_EXE_taut"));
+    let red = command.args(["serve", &endpoint]).output().unwrap();
+    assert_eq!(red.status.code(), Some(3), "{}{}", text(&red.stdout), text(&red.stderr));
+    let document = parse(&red);
+    let (names, details) = (of(&document, "name"), of(&document, "detail"));
+    let told: Vec<String> = names.iter().zip(&details).map(|(name, detail)| format!("{name}: {detail}")).collect();
+    let failed: Vec<&String> = told.iter().filter(|check| check.contains("p50<1ns")).collect();
+    assert!(!failed.is_empty() && told.len() == 2 * failed.len(), "{told:#?}");
+    for check in failed {
+        assert_eq!((check.matches(&endpoint).count(), check.matches("p50<1ns").count()), (1, 1), "{check}");
+        assert!(check.contains(": it is ") && check.ends_with(", and so it was when measured again"), "{check}");
+    }
+}
+
 /// A server that is there already would be measured instead.
 #[test]
 fn an_endpoint_that_is_taken_is_refused() {
@@ -345,4 +368,36 @@ fn the_example_is_a_gate() {
     let red = at(&["taut.toml", "--", "python3", "server.py", "--nagle"]);
     assert_eq!(red.status.code(), Some(3), "{}", text(&red.stdout));
     assert!(text(&red.stdout).contains("FOUND nagle_delayed_ack"), "{}", text(&red.stdout));
+}
+
+/// What a runner does with the Action: its one step, in bash, with the inputs in the environment.
+#[test]
+fn the_action_turns_a_build_red_with_the_cause() {
+    const ACTION: &str = include_str!("../../../packaging/action/action.yml");
+    let step = ACTION.split_once("  steps:\n").unwrap().1;
+    let value =
+        |key: &str| step.lines().find_map(|line| line.trim_start_matches([' ', '-']).strip_prefix(key)).unwrap();
+    assert_eq!((value("shell: "), value("FILE: ")), ("bash", "${{ inputs.file }}"));
+    assert_eq!(step.matches("run: ").count(), 1, "{step}");
+    let bin = Path::new(env!("CARGO_BIN_EXE_taut")).parent().unwrap();
+    let path =
+        env::join_paths([bin.to_owned()].into_iter().chain(env::split_paths(&env::var_os("PATH").unwrap()))).unwrap();
+    let server = env::current_exe().unwrap();
+    for (nodelay, code) in [(false, 3), (true, 0)] {
+        let gate = Gate::new(&format!("{SHORT}[server]\ncommand = ['{}', '--exact', 'server']\n", server.display()));
+        let mut runner = Command::new("bash");
+        runner.args(["--noprofile", "--norc", "-eo", "pipefail", "-c", value("run: ")]).env("PATH", &path);
+        runner.env("FILE", gate.file()).env("RUNNER_TEMP", gate.directory.path());
+        runner.env("CHECK_SERVER_PORT", gate.port.to_string());
+        if nodelay {
+            runner.env("CHECK_SERVER_NODELAY", "1");
+        }
+        let output = runner.output().unwrap();
+        let told = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(code), "{told}{}", text(&output.stderr));
+        let has_cause =
+            told.lines().any(|line| line.starts_with("::error file=") && line.contains("nagle_delayed_ack"));
+        assert_eq!(has_cause, !nodelay, "{told}");
+        assert!(fs::read_to_string(gate.path("taut-check.xml")).unwrap().contains("<testsuite"), "{told}");
+    }
 }

@@ -250,6 +250,34 @@ fn captures_that_can_not_be_joined_say_why_if_they_must_be() {
     assert!(text(&one.stderr).contains("--join takes two captures or more"), "{}", text(&one.stderr));
 }
 
+/// Where a terminal is narrower, and where nobody says how wide it is.
+#[test]
+fn text_is_as_wide_as_the_terminal() {
+    let directory = tempfile::tempdir().unwrap();
+    let [slow, names] = [("slow.pcap", capture()), ("names.pcap", questions())].map(|(name, bytes)| {
+        let path = file(directory.path(), name, &bytes);
+        path.display().to_string()
+    });
+    let told = |columns: &str, more: &[&str]| {
+        let output = taut().env("COLUMNS", columns).arg("explain").args(more).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let words = |told: &str| told.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    for more in [&[slow.as_str()][..], &[&slow, "--full"], &[&names, &slow], &["--diff", &slow, &names]] {
+        let wide = told("", more);
+        for (columns, most) in [("60", 60), ("80", 80), ("300", 100)] {
+            let narrow = told(columns, more);
+            let widest = narrow.lines().max_by_key(|line| line.chars().count()).unwrap();
+            assert!(widest.chars().count() <= most, "{columns} {more:?}: {widest}");
+            // Nothing is lost, but for the begin of a path.
+            let (narrow, wide) = (words(&narrow), words(&wide));
+            let lost = wide.iter().filter(|word| !narrow.contains(word) && !word.contains('/')).count();
+            assert_eq!(lost, 0, "{columns} {more:?}: {narrow:?} {wide:?}");
+        }
+    }
+}
+
 /// As a file, and as standard input that is one.
 #[test]
 fn a_capture_in_an_archive_says_the_same_and_which_file_it_was() {
@@ -266,7 +294,7 @@ fn a_capture_in_an_archive_says_the_same_and_which_file_it_was() {
     assert_eq!(text(&piped.stdout).replace("- (", "report.zip (").lines().nth(1), verdict.lines().nth(1));
     let none = explain(&file(directory.path(), "none.zip", &zip(&[Zipped::stored("bugreport.txt", b"x")])), &[]);
     let error = text(&none.stderr);
-    assert_eq!(none.status.code(), Some(1));
+    assert_eq!(none.status.code(), Some(2));
     assert!(error.contains("it holds bugreport.txt") && error.contains("HCI snoop log"), "{error}");
 }
 

@@ -265,7 +265,7 @@ fn compare_all(jobs: &[Job]) -> Vec<Compared> {
 /// Where the runs that count are drawn from.
 const FRESH: u64 = 31_415_926;
 
-/// A part of the runs; all of them, as docs/explain.md has it, with `TAUT_AGREEMENT=all`, which takes minutes.
+/// A part of the runs; all of them, as docs/explain-proof.md has it, with `TAUT_AGREEMENT=all`, which takes minutes.
 ///
 /// The rules were made with the runs of `TRAINING`; those that count are drawn by another seed.
 #[test]

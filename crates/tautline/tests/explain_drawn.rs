@@ -1,12 +1,14 @@
 //! `taut explain` held against the kernel on connections whose parameters are drawn: path, sockets, programs and
-//! losses. `TAUT_AGREEMENT=all` draws many; `TAUT_SEED=N` draws others. docs/explain.md has what came of them.
+//! losses. `TAUT_AGREEMENT=all` draws many; `TAUT_SEED=N` draws others. docs/explain-proof.md has what came of them.
 
 mod explain_support;
 mod support;
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use explain_support::Conditions;
+use explain_support::episodes::{Episode, by_capture, by_kernel, shared};
 use explain_support::traffic::{Reader, Sender, Shares, Traffic, alike, explain, in_words, keep, ms, said, truth};
 use serde_json::Value;
 
@@ -78,29 +80,69 @@ struct Named {
     right: u32,
     wrong: u32,
     missed: u32,
+    /// Episodes of what was named, and those of them that the kernel has for half of their time.
+    told: [u32; 2],
+    /// The kernel's episodes, where a cause has to be named, and those of them that it was named for.
+    to_find: [u32; 2],
+}
+
+impl Named {
+    /// Of the episodes named, how many were so; of the kernel's, how many were named.
+    fn precision_and_recall(&self) -> [f64; 2] {
+        [self.told, self.to_find].map(|[all, some]| f64::from(some) / f64::from(all.max(1)))
+    }
 }
 
 /// The causes that the kernel's state tells, each with its group of the time.
-const CAUSES: [(&str, &[&str]); 4] = [
+const CAUSES: [(&str, &[&str]); 5] = [
     ("nagle", &["nagle_delayed_ack"]),
     ("window", &["receive_window", "receiving_program"]),
     ("loss", &["loss"]),
     ("program", &["sending_program", "peer_turn", "cork"]),
+    ("network", &["path_queue", "slow_start", "slow_start_after_idle", "congestion_window", "send_buffer"]),
 ];
+/// A cause with so much of the time has to be named.
+const LARGE: f64 = 0.05;
+/// A group with fewer episodes has no figure of its own.
+const LEAST_EPISODES: u32 = 20;
+
+/// What the kernel has and what a capture has.
+struct Both<'a> {
+    truth: &'a Shares,
+    direction: &'a Value,
+    by_kernel: &'a [Episode],
+    by_capture: &'a [Episode],
+    /// How much later it was captured than sent, in nanoseconds.
+    late: RangeInclusive<i64>,
+}
 
 /// A cause that takes 5 % of the time has to be named, and one of which the kernel has less than 0.3 % must not be.
-fn count(named: &mut BTreeMap<&'static str, Named>, truth: &Shares, direction: &Value) -> Vec<String> {
-    let verdicts = direction["verdicts"].as_array().unwrap();
+fn count(named: &mut BTreeMap<&'static str, Named>, both: &Both<'_>) -> Vec<String> {
+    let verdicts = both.direction["verdicts"].as_array().unwrap();
     let mut faults = Vec::new();
     for (group, causes) in CAUSES {
-        let share = truth.get(group).copied().unwrap_or_default();
+        let share = both.truth.get(group).copied().unwrap_or_default();
         let is_named =
             verdicts.iter().any(|on| on["verdict"] == "found" && causes.iter().any(|&cause| on["cause"] == cause));
         let score = named.entry(group).or_default();
+        let mut add = |what, sum: &mut [u32; 2], more: [u32; 2]| {
+            *sum = [sum[0] + more[0], sum[1] + more[1]];
+            if more[1] < more[0] {
+                faults.push(format!("{group}: {what} {} of {}", more[1], more[0]));
+            }
+        };
+        if is_named {
+            add("right", &mut score.told, shared(both.by_capture, both.by_kernel, group, 0.5, both.late.clone()));
+        }
+        if share >= LARGE {
+            let late = -both.late.end()..=-both.late.start();
+            let [all, found] = shared(both.by_kernel, both.by_capture, group, 0.5, late);
+            add("found", &mut score.to_find, [all, if is_named { found } else { 0 }]);
+        }
         match (is_named, share) {
             (true, 0.003..) => score.right += 1,
             (true, _) => score.wrong += 1,
-            (false, 0.05..) => score.missed += 1,
+            (false, LARGE..) => score.missed += 1,
             (false, _) => continue,
         }
         if !is_named || share < 0.003 {
@@ -131,6 +173,8 @@ fn drawn_connections_are_broken_down_as_the_kernel_has_it() {
             Err(error) => return support::skip(TEST, &error),
         };
         let truth = truth(&samples, &traffic);
+        let by_kernel = by_kernel(&samples, &traffic);
+        let way = traffic.conditions.way_ns();
         let lost = traffic.conditions.lost.len();
         let shown = Traffic { conditions: Conditions { lost: Vec::new(), ..traffic.conditions.clone() }, ..traffic };
         println!("{run}: {shown:?}, {lost} of 20,000 lost\n    by the kernel: {}", in_words(&truth));
@@ -139,20 +183,50 @@ fn drawn_connections_are_broken_down_as_the_kernel_has_it() {
             let said = said(&direction);
             let agreed = alike(&truth, &said);
             sums[place] += agreed;
-            let faults = count(&mut named[place], &truth, &direction);
+            let late = if place == 0 { 0..=0 } else { way.clone() };
+            let by_capture = by_capture(capture);
+            let both =
+                Both { truth: &truth, direction: &direction, by_kernel: &by_kernel, by_capture: &by_capture, late };
+            let faults = count(&mut named[place], &both);
             let name = ["sender", "receiver"][place];
             println!("    {name:8} {:5.1} %: {} {faults:?}", agreed * 100.0, in_words(&said));
             keep(&format!("{seed}-{run}-{name}"), capture);
         }
     }
+    // The bars hold for the whole; of a few connections one may be half of all.
+    let bars = if is_whole { [0.95, 0.92] } else { [0.80, 0.75] };
+    let mut missed = Vec::new();
     for place in 0..2 {
         let name = ["sender", "receiver"][place];
-        println!("{name}: {:.1} % of the time alike", sums[place] * 100.0 / f64::from(runs));
-        for (group, Named { right, wrong, missed }) in &named[place] {
-            println!("    {group}: {right} right, {wrong} wrong, {missed} missed");
+        let alike = sums[place] / f64::from(runs);
+        println!("{name}: {:.1} % of the time alike", alike * 100.0);
+        if alike < bars[place] {
+            missed.push(format!("{name}: {alike:.3} of the time alike"));
+        }
+        for (group, score) in &named[place] {
+            let Named { right, wrong, missed: not_named, told, to_find } = score;
+            let figures = score.precision_and_recall();
+            let [precision, recall] = figures.map(|share| share * 100.0);
+            println!("    {group}: {right} right, {wrong} wrong, {not_named} missed");
+            println!(
+                "        {} episodes told, {precision:.1} % right; {} to find, {recall:.1} %",
+                told[0], to_find[0]
+            );
+            let counts = [told[0], to_find[0]];
+            // Of the network's, a short one among other holders is not told. docs/explain-proof.md has what there is.
+            let least = match (is_whole, *group) {
+                (true, "network") => [0.80, 0.60],
+                (true, _) => [0.85, 0.70],
+                (false, _) => [0.70, 0.60],
+            };
+            for ((what, share), (least, count)) in
+                ["precision", "recall"].into_iter().zip(figures).zip(least.into_iter().zip(counts))
+            {
+                if count >= LEAST_EPISODES && share < least {
+                    missed.push(format!("{name}, {group}: {what} {share:.3} of {count} episodes"));
+                }
+            }
         }
     }
-    for (sum, floor) in sums.iter().zip([0.80, 0.75]) {
-        assert!(sum / f64::from(runs) >= floor, "{sums:?} of {runs}");
-    }
+    assert!(missed.is_empty(), "{missed:#?}");
 }

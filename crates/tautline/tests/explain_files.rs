@@ -19,11 +19,11 @@ fn what_can_not_be_explained_says_why_and_what_to_do() {
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str, bytes: &[u8]| file(directory.path(), name, bytes);
     for (path, code, says) in [
-        (file("empty", b""), 1, "empty"),
-        (file("text", b"What is this?"), 1, "no capture of packets"),
-        (file("hci.log", b"btsnoop\0\0\0\0\x01\0\0\x03\xeb"), 1, "another version or type"),
-        (directory.path().join("nowhere"), 1, "nowhere"),
-        (directory.path().to_owned(), 1, "directory"),
+        (file("empty", b""), 2, "empty"),
+        (file("text", b"What is this?"), 2, "no capture of packets"),
+        (file("hci.log", b"btsnoop\0\0\0\0\x01\0\0\x03\xeb"), 2, "another version or type"),
+        (directory.path().join("nowhere"), 2, "nowhere"),
+        (directory.path().to_owned(), 2, "directory"),
     ] {
         let output = explain(&path, &[]);
         let error = text(&output.stderr);
@@ -43,6 +43,47 @@ fn what_can_not_be_explained_says_why_and_what_to_do() {
     let none = explain(&file("none.pcap", &cut[..24]), &[]);
     assert!(text(&none.stdout).contains("No data over TCP"), "{}", text(&none.stdout));
     assert!(none.status.success());
+}
+
+/// The same packets in GRE over IPv4, of which so many bytes are kept.
+fn in_a_tunnel(kept: usize) -> Vec<u8> {
+    let wrapped = packets_of(true).into_iter().map(|(at, inner)| {
+        let mut packet = vec![0x45, 0];
+        packet.extend((24 + inner.len() as u16).to_be_bytes());
+        packet.extend([0, 1, 0x40, 0, 64, 47, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2, 0, 0, 8, 0]);
+        packet.extend(inner);
+        packet.truncate(kept);
+        (at, packet)
+    });
+    pcap(false, true, 101, &wrapped.collect::<Vec<_>>())
+}
+
+#[test]
+fn a_capture_of_a_tunnel_says_the_same_and_is_joined() {
+    let directory = tempfile::tempdir().unwrap();
+    let plain = file(directory.path(), "capture.pcap", &capture());
+    let tunnel = file(directory.path(), "tunnel.pcap", &in_a_tunnel(usize::MAX));
+    let of = |path| parse(&explain(path, &["--json"]))["files"][0].clone();
+    let (expected, told) = (of(&plain), of(&tunnel));
+    assert!(expected["worst"][0]["bytes"].as_u64() > Some(1000), "{expected:#}");
+    assert_eq!(told["worst"], expected["worst"]);
+    let remark = told["remarks"][0].as_str().unwrap();
+    assert!(remark.starts_with("103 packets came in tunnels"), "{remark}");
+    let joined = parse(&taut().args(["explain", "--join", "--json"]).args([&plain, &tunnel]).output().unwrap());
+    assert_eq!(joined["joined"][0]["matched_packets"], 103, "{joined:#}");
+    let cut = text(&explain(&file(directory.path(), "cut.pcap", &in_a_tunnel(60)), &[]).stdout);
+    let words = cut.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("in a tunnel, capture at least 256 bytes of each"), "{cut}");
+}
+
+#[test]
+fn a_link_type_that_is_not_read_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    for (link, says) in [(127, "(127: Wi-Fi in monitor mode"), (227, "(227: CAN)"), (147, "(147).")] {
+        let output = explain(&file(directory.path(), "other.pcap", &pcap(false, true, link, &packets_of(true))), &[]);
+        let told = text(&output.stdout);
+        assert!(told.contains("103 packets are of a link type that is not read") && told.contains(says), "{told}");
+    }
 }
 
 /// A pipe can't be read again, so what can't be written takes nothing else with it.
@@ -122,7 +163,7 @@ fn a_name_that_steers_a_terminal_is_printed_without_steering() {
     is_plain(&taut().args(["explain", "--diff"]).args([&path, &path]).output().unwrap().stdout);
     for path in [&empty, &directory.path().join("\u{1b}nowhere")] {
         let output = explain(path, &[]);
-        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(output.status.code(), Some(2));
         assert!(is_plain(&output.stderr).contains("u{1b}"), "{}", text(&output.stderr));
     }
 }
@@ -158,7 +199,7 @@ fn what_a_foreign_trace_says_does_not_steer_and_a_newer_one_is_refused() {
     let newer = file(directory.path(), "newer.events", events(1000).as_bytes());
     let output = explain(&newer, &[]);
     let error = text(&output.stderr);
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{error}");
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{error}");
     assert!(error.contains("newer.events has format version 1000, but this Tautline reads up to "), "{error}");
 }
 
@@ -203,6 +244,6 @@ fn what_is_done_with_a_logs_events_is_said() {
     assert_eq!((turned.0, turned.1), (900, Some(899 * MS)));
     assert!(!ordered.2.contains("order of time") && turned.2.contains("899 events stand behind later"), "{}", turned.2);
     let refused = explain(&file(directory.path(), "c.sqlog", log(&mut (0..3000).rev()).as_bytes()), &[]);
-    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(refused.status.code(), Some(2));
     assert!(text(&refused.stderr).contains("not in the order of time"), "{}", text(&refused.stderr));
 }

@@ -56,7 +56,7 @@ const CASES: [(&str, &[&str]); 8] = [
     ("two-nodes", &["ci=11.25ms"]),
 ];
 
-/// The nearest scenario's figure is off by no more than this part; docs/explain.md has what was measured.
+/// The nearest scenario's figure is off by no more than this part; docs/explain-proof.md has what was measured.
 const AS_IT_IS: f64 = 0.04;
 /// The same for the figure after the remedy that gives most.
 const REMEDIED: f64 = 0.08;
@@ -88,7 +88,7 @@ fn what_the_link_would_carry_is_what_the_simulator_gives_with_the_remedy() {
     assert!(worst[0] <= AS_IT_IS && worst[1] <= REMEDIED, "{worst:?}");
 }
 
-/// Scenarios that are drawn, with `TAUT_AGREEMENT=all`: docs/explain.md has what it prints.
+/// Scenarios that are drawn, with `TAUT_AGREEMENT=all`: docs/explain-proof.md has what it prints.
 #[test]
 fn drawn_links_are_carried_about_as_far_as_the_model_says() {
     if std::env::var("TAUT_AGREEMENT").is_ok_and(|which| which == "all") {

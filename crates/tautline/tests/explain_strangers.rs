@@ -44,7 +44,7 @@ fn judged(path: &Path) -> (String, Vec<String>) {
             let faults = faults(&document["files"][0]);
             (verdict(&document["files"][0]), faults)
         }
-        Some(1) => {
+        Some(2) => {
             // What it is, or where it is damaged, in one line; nothing is printed as if it were known.
             let begin = format!("taut: {}: ", path.display());
             let is_clear = error.starts_with(&begin) && error.lines().count() == 1 && output.stdout.is_empty();

@@ -273,3 +273,20 @@ fn sources(capture: &[u8]) -> Vec<(u16, usize)> {
     }
     all
 }
+
+/// A recording that was broken off before it told what was traced says so, and nothing of records that were lost.
+#[test]
+fn a_recording_without_facts_does_not_tell_of_losses() {
+    let directory = tempfile::tempdir().unwrap();
+    let all = events("10.0.0.1:40000", "10.0.0.2:5000", false);
+    let (events, _) = all.split_once("\nm ").unwrap();
+    let trace = file(directory.path(), "a.events", format!("{events}\n").as_bytes());
+    let output = explain(&[&trace], &[]);
+    let told = text(&output.stdout);
+    assert!(told.contains("how many records were lost is not told") && !told.contains("none lost"), "{told}");
+    let document = parse(&explain(&[&trace], &["--json"]));
+    let trace = &document["traces"][0]["trace"];
+    assert_eq!((&trace["records"], &trace["lost_records"]), (&Value::Null, &Value::Null));
+    let schema = parse(&taut().args(["generate", "schema"]).output().unwrap());
+    assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&document));
+}

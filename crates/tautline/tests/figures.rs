@@ -474,7 +474,7 @@ fn what_does_not_go_together_is_refused() {
         ("echo 127.0.0.1 --every 1ms", "an interval has from 500ms to 1h"),
         ("echo 127.0.0.1 --every 2h", "an interval has from 500ms to 1h"),
         ("echo 127.0.0.1 --every 1s --time 1s", "cannot be used with"),
-        ("echo 127.0.0.1 --every 1s --exceed 1ms", "cannot be used with"),
+        ("echo 127.0.0.1 --every 1s --deadline 1ms", "cannot be used with"),
         ("echo 127.0.0.1 --every 1s --count 9", "--count is of a run with an end"),
         ("echo 127.0.0.1 --every 1s --assert p99<1s", "--assert is of a run with an end"),
         ("pace 127.0.0.1 --every 1s --rounds 3", "cannot be used with"),

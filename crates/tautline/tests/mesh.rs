@@ -2,180 +2,21 @@
 //! be reached or is interrupted leaves nothing behind.
 
 mod explain_support;
+mod net_support;
 mod support;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use std::{env, fs};
+use std::{env, fs, thread};
 
-use explain_support::{device, inside, ip};
-use rustix::event::{PollFd, PollFlags, Timespec};
+use net_support::{named, with_detours};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 use support::{is_root, long, parse, skip, taut, text};
 use tempfile::TempDir;
-
-/// Hosts in namespaces behind one bridge, which goes away with this.
-struct Net {
-    names: Vec<String>,
-    detours: Vec<Detour>,
-    directory: TempDir,
-}
-
-/// A way of its own between two hosts.
-struct Detour {
-    stop: Arc<AtomicBool>,
-    driver: Option<JoinHandle<()>>,
-}
-
-/// What happens to packets on a detour.
-#[derive(Clone, Copy, Default)]
-struct Way {
-    /// One way.
-    delay: Duration,
-    /// Of so many packets, whichever way they go, one is lost.
-    lost: Option<u64>,
-}
-
-impl Net {
-    fn start(hosts: usize) -> Result<Self, String> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let mark = format!("mesh-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        let mut net = Self { names: Vec::new(), detours: Vec::new(), directory: tempfile::tempdir().unwrap() };
-        let switch = format!("{mark}-switch");
-        for name in (0..hosts).map(|host| format!("{mark}-{host}")).chain([switch.clone()]) {
-            ip(&["netns", "add", &name])?;
-            net.names.push(name);
-        }
-        ip(&["-n", &switch, "link", "add", "br0", "type", "bridge"])?;
-        ip(&["-n", &switch, "link", "set", "br0", "up"])?;
-        for host in 0..hosts {
-            let (name, port) = (net.names[host].clone(), format!("p{host}"));
-            let link =
-                ["link", "add", "eth0", "address", &hardware(host), "netns", &name, "type", "veth", "peer", "name"];
-            ip(&[&link[..], &[&port, "netns", &switch]].concat())?;
-            ip(&["-n", &switch, "link", "set", &port, "master", "br0", "up"])?;
-            ip(&["-n", &name, "address", "add", &format!("{}/24", address(host)), "dev", "eth0"])?;
-            ip(&["-n", &name, "link", "set", "lo", "up"])?;
-            ip(&["-n", &name, "link", "set", "eth0", "up"])?;
-            // All namespaces share one table of neighbours, which 64 hosts would fill; those that stay don't count.
-            let others = (0..hosts).filter(|other| *other != host);
-            let entries: String = others
-                .map(|other| {
-                    format!("neigh add {} lladdr {} dev eth0 nud permanent\n", address(other), hardware(other))
-                })
-                .collect();
-            let batch = net.path("neighbours");
-            fs::write(&batch, entries).unwrap();
-            ip(&["-n", &name, "-batch", batch.to_str().unwrap()])?;
-        }
-        Ok(net)
-    }
-
-    fn detour(&mut self, ends: [usize; 2], way: Way) -> Result<(), String> {
-        let devices = ends.map(|end| inside(&self.names[end], device));
-        let [Ok(near), Ok(far)] = devices else { return Err(format!("no TUN device: {devices:?}")) };
-        for (here, there) in [(ends[0], ends[1]), (ends[1], ends[0])] {
-            let name = &self.names[here];
-            ip(&["-n", name, "link", "set", "tun0", "up", "mtu", "1500"])?;
-            let (to, from) = (format!("{}/32", address(there)), address(here));
-            ip(&["-n", name, "route", "add", &to, "dev", "tun0", "src", &from])?;
-        }
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let driver = Some(thread::spawn(move || drive([near, far], way, &stopped)));
-        self.detours.push(Detour { stop, driver });
-        Ok(())
-    }
-
-    fn hosts(&self) -> &[String] {
-        &self.names[..self.names.len() - 1]
-    }
-
-    /// Writes a plan for all hosts, `per_rack` in each rack, and what follows on the hosts.
-    fn plan(&self, per_rack: usize, rest: &str) -> PathBuf {
-        let mut text = "[mesh]\nhosts = [\n".to_owned();
-        for (host, name) in self.hosts().iter().enumerate() {
-            let (address, rack) = (address(host), host / per_rack);
-            let _ = writeln!(text, "  {{ name = \"{name}\", address = \"{address}\", rack = \"r{rack}\" }},");
-        }
-        text.push_str("]\n");
-        text.push_str(rest);
-        let path = self.path("mesh.toml");
-        fs::write(&path, text).unwrap();
-        path
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    /// The two hosts of a pair, by their numbers.
-    fn ends(&self, document: &Value, pair: &Value) -> (usize, usize) {
-        let number = |end: &str| {
-            let name = document["hosts"][pair[end].as_u64().unwrap() as usize]["name"].as_str().unwrap();
-            self.hosts().iter().position(|host| host == name).unwrap()
-        };
-        let (near, far) = (number("near"), number("far"));
-        (near.min(far), near.max(far))
-    }
-}
-
-impl Drop for Net {
-    fn drop(&mut self) {
-        for detour in &mut self.detours {
-            detour.stop.store(true, Ordering::Relaxed);
-            let driver = detour.driver.take();
-            // It panics in no case that matters now.
-            driver.into_iter().for_each(|driver| drop(driver.join()));
-        }
-        self.names.iter().for_each(|name| drop(ip(&["netns", "del", name])));
-    }
-}
-
-fn address(host: usize) -> String {
-    format!("10.77.0.{}", host + 1)
-}
-
-fn hardware(host: usize) -> String {
-    format!("02:00:00:00:77:{:02x}", host + 1)
-}
-
-fn drive(devices: [OwnedFd; 2], way: Way, stop: &AtomicBool) {
-    let mut waiting: [VecDeque<(Instant, Vec<u8>)>; 2] = Default::default();
-    let mut buffer = vec![0; 2048];
-    let mut seen = 0_u64;
-    while !stop.load(Ordering::Relaxed) {
-        for end in 0..2 {
-            while let Some((_, packet)) = waiting[end].pop_front_if(|(due, _)| *due <= Instant::now()) {
-                let _ = rustix::io::write(&devices[1 - end], &packet);
-            }
-        }
-        let next = waiting.iter().filter_map(|waiting| waiting.front()).map(|(due, _)| *due).min();
-        let wait = next.map_or(Duration::from_millis(50), |due| due.saturating_duration_since(Instant::now()));
-        let wait = Timespec { tv_sec: 0, tv_nsec: wait.min(Duration::from_millis(50)).subsec_nanos().into() };
-        let mut fds = [0, 1].map(|end| PollFd::from_borrowed_fd(devices[end].as_fd(), PollFlags::IN));
-        if !rustix::event::poll(&mut fds, Some(&wait)).is_ok_and(|ready| ready > 0) {
-            continue;
-        }
-        for end in 0..2 {
-            while let Ok(length) = rustix::io::read(&devices[end], &mut buffer) {
-                seen += 1;
-                if way.lost.is_some_and(|every| seen.is_multiple_of(every)) {
-                    continue;
-                }
-                waiting[end].push_back((Instant::now() + way.delay, buffer[..length].to_vec()));
-            }
-        }
-    }
-}
 
 /// What failed, to be told by a test that fails.
 fn failures(document: &Value) -> Vec<String> {
@@ -235,20 +76,6 @@ fn assert_leases_never_overlap(document: &Value) {
         }
     }
     assert!(alone > 0, "nothing was to be alone");
-}
-
-fn named(net: &Net, document: &Value, work: usize) -> BTreeSet<(usize, usize)> {
-    let pairs = document["works"][work]["pairs"].as_array().unwrap();
-    let beyond = pairs.iter().filter(|pair| pair["misses"].as_array().is_some_and(|misses| !misses.is_empty()));
-    beyond.map(|pair| net.ends(document, pair)).collect()
-}
-
-/// A slow way between 1 and 4, and one that loses between 2 and 5. A busy machine keeps the limits, too.
-fn with_detours(hosts: usize) -> Result<Net, String> {
-    let mut net = Net::start(hosts)?;
-    net.detour([1, 4], Way { delay: Duration::from_millis(30), lost: None })?;
-    net.detour([2, 5], Way { delay: Duration::ZERO, lost: Some(25) })?;
-    Ok(net)
 }
 
 const ECHO: &str =

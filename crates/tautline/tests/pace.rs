@@ -13,7 +13,7 @@ use taut_link::{Link, Listener, SocketOption};
 const CAUSE: &str = "nagle_delayed_ack";
 
 fn has_foreign_peer(test: &str) -> bool {
-    let output = run("pace --foreign-peer 56ms --time 100ms --rounds 1 --json");
+    let output = run("pace --emulate-delack 56ms --time 100ms --rounds 1 --json");
     if output.status.code() == Some(4) {
         skip(test, text(&output.stderr).trim());
         return false;
@@ -37,13 +37,13 @@ fn a_foreign_peer_with_a_56_ms_timer() {
         return;
     }
     let seconds = if long() { 10 } else { 4 };
-    let on = run_json(&format!("pace --foreign-peer 56ms --nagle on --time {seconds}s"));
+    let on = run_json(&format!("pace --emulate-delack 56ms --nagle on --time {seconds}s"));
     assert!((gap_ms(&on, "mean") / 56.0 - 1.0).abs() < 0.05, "mean gap {} ms", gap_ms(&on, "mean"));
     let per_segment = on["results"][0]["messages_per_segment"].as_f64().unwrap();
     assert!((5.0..=6.0).contains(&per_segment), "{per_segment} messages a segment");
     assert_eq!(causes(&on), [CAUSE]);
     assert!(share(&on) >= 0.95, "{}", share(&on));
-    let off = run_json(&format!("pace --foreign-peer 56ms --nagle off --time {seconds}s"));
+    let off = run_json(&format!("pace --emulate-delack 56ms --nagle off --time {seconds}s"));
     assert!((gap_ms(&off, "mean") / 10.0 - 1.0).abs() < 0.01, "mean gap {} ms", gap_ms(&off, "mean"));
     assert!(causes(&off).is_empty());
 }
@@ -71,7 +71,7 @@ fn a_recording_is_explained_again() {
     broken["observed"][0]["rounds"][1]["events"] = "i00,0,128 z1".into();
     write(&broken);
     let refused = run(&format!("report {}", file.display()));
-    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(refused.status.code(), Some(2));
     assert!(
         text(&refused.stderr).contains("observed[0].rounds[1].events: event 2: its letter"),
         "{}",
@@ -367,7 +367,7 @@ fn without_the_right_the_missing_thing_is_named() {
         "echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all --inh-caps=-all \"$@\"";
     let output = Command::new("unshare")
         .args(["--user", "--map-root-user", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_taut")])
-        .args(["pace", "--foreign-peer", "56ms", "--time", "100ms"])
+        .args(["pace", "--emulate-delack", "56ms", "--time", "100ms"])
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));

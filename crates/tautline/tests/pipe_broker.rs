@@ -3,164 +3,20 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Stdio};
-use std::sync::mpsc::{self, Receiver};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use rustix::process::Signal;
 use support::brokers::Broker;
+use support::piped::{Pipe, settle, whole};
 use support::{taut, text};
-
-/// `taut pipe` with lines on its stdin and stdout, and its account as the last line of stderr.
-struct Pipe {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    lines: JoinHandle<Vec<String>>,
-    said: Receiver<String>,
-    heard: Vec<String>,
-}
-
-/// How a pipe ended.
-struct Ended {
-    code: Option<i32>,
-    /// The lines that came out of it.
-    lines: Vec<String>,
-    said: String,
-    account: Value,
-}
-
-impl Pipe {
-    fn start(a: &str, b: &str, more: &[&str]) -> Self {
-        let mut command = taut();
-        command.args(["pipe", a, b, "--framing", "line", "--json"]).args(more);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-        let lines = thread::spawn(move || BufReader::new(stdout).lines().map_while(Result::ok).collect());
-        let (sender, said) = mpsc::channel();
-        thread::spawn(move || {
-            BufReader::new(stderr).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
-        });
-        let stdin = child.stdin.take();
-        Self { child, stdin, lines, said, heard: Vec::new() }
-    }
-
-    /// One that publishes the lines of its stdin.
-    fn writer(to: &str) -> Self {
-        let mut pipe = Self::start("stdio:", to, &["--linger", "50ms"]);
-        pipe.wait_for("pipe 1: ");
-        pipe
-    }
-
-    /// One that hears messages, whose subscription is there.
-    fn reader(from: &str) -> Self {
-        let mut pipe = Self::start(from, "stdio:", &[]);
-        pipe.wait_for("pipe 1: ");
-        pipe
-    }
-
-    fn wait_for(&mut self, words: &str) {
-        let begin = Instant::now();
-        while begin.elapsed() < Duration::from_secs(20) {
-            let Ok(line) = self.said.recv_timeout(Duration::from_secs(20)) else { break };
-            let found = line.contains(words);
-            self.heard.push(line);
-            if found {
-                return;
-            }
-        }
-        panic!("`{words}` is not said: {:#?}", self.heard);
-    }
-
-    fn write(&mut self, numbers: std::ops::Range<u64>) {
-        let lines: String = numbers.map(|number| format!("{number}\n")).collect();
-        self.stdin.as_mut().unwrap().write_all(lines.as_bytes()).unwrap();
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-
-    /// Its stdin is over.
-    fn finish(mut self) -> Ended {
-        self.stdin = None;
-        self.end()
-    }
-
-    /// It is asked to end.
-    fn stop(self) -> Ended {
-        self.signal(Signal::INT);
-        self.end()
-    }
-
-    fn end(mut self) -> Ended {
-        let code = self.child.wait().unwrap().code();
-        self.heard.extend(self.said.iter());
-        let account = self.heard.iter().rev().find_map(|line| serde_json::from_str(line).ok());
-        let said = self.heard.join("\n");
-        let account: Value = account.unwrap_or_else(|| panic!("no account: {said}"));
-        Ended { code, lines: self.lines.join().unwrap(), said, account }
-    }
-}
-
-impl Ended {
-    fn broker(&self) -> &Value {
-        &self.account["brokers"][0]
-    }
-
-    fn written(&self, key: &str) -> u64 {
-        self.broker()["written"][key].as_u64().unwrap_or_else(|| panic!("{key}: {}", self.said))
-    }
-
-    fn reader(&self, key: &str) -> u64 {
-        let readers = self.broker()["written"]["readers"].as_array().unwrap();
-        assert_eq!(readers.len(), 1, "{}", self.said);
-        readers[0][key].as_u64().unwrap()
-    }
-
-    fn heard(&self, key: &str) -> u64 {
-        self.broker()["heard"][key].as_u64().unwrap_or_else(|| panic!("{key}: {}", self.said))
-    }
-
-    fn causes(&self) -> Vec<&str> {
-        support::causes(&self.account)
-    }
-}
-
-/// Time for what was written to get to the broker and to its reader.
-fn settle() {
-    thread::sleep(Duration::from_millis(300));
-}
 
 const QUICK: &str = "set_tcp_nodelay true\nmax_queued_messages 0";
 
 fn mosquitto(test: &str) -> Option<Broker> {
     Broker::mosquitto(test, |_| QUICK.to_owned())
-}
-
-/// A transfer of so many lines that loses nothing.
-fn whole(address: &str, count: u64) {
-    let reader = Pipe::reader(address);
-    let mut writer = Pipe::writer(address.trim_end_matches("&session=s"));
-    writer.write(0..count);
-    let (wrote, read) = (writer.finish(), reader.stop());
-    let said = format!("{address}: {}\n{}", wrote.said, read.said);
-    assert_eq!(wrote.code, Some(0), "{said}");
-    assert_eq!(read.code, Some(130), "{said}");
-    assert_eq!((wrote.written("sent"), wrote.written("dropped_here")), (count, 0), "{said}");
-    assert_eq!((wrote.reader("confirmed_by_reader"), wrote.reader("missing")), (count, 0), "{said}");
-    assert_eq!((read.heard("read"), read.heard("missing"), read.heard("twice")), (count, 0, 0), "{said}");
-    assert_eq!((read.heard("before"), read.heard("out_of_order")), (0, 0), "{said}");
-    let expected: Vec<String> = (0..count).map(|number| number.to_string()).collect();
-    assert!(read.lines == expected, "{address}: {} lines", read.lines.len());
-    let confirmed = &wrote.broker()["written"]["confirmed_by_broker"];
-    let acknowledges = address.contains("qos=1") || address.contains("qos=2");
-    assert_eq!(confirmed.as_u64(), acknowledges.then_some(count), "{said}");
-    assert!(wrote.causes().is_empty() && read.causes().is_empty(), "{said}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use support::{parse, skip, taut, text};
-use trace_support::{adds_up, may_trace};
+use trace_support::{Traced, adds_up, may_trace};
 
 const ROLE: &str = "TAUT_TRACED_ROLE";
 const ROUNDS: u32 = 60;
@@ -226,4 +226,27 @@ fn datagrams_that_wait_to_be_read() {
 #[test]
 fn a_pipe_whose_reader_is_slow() {
     is_found_and_its_twin_is_not("a_pipe_whose_reader_is_slow", "pipe", true, 0.5);
+}
+
+/// No event tells of it: neither of these sockets has a call before it is read, if ever.
+#[test]
+fn what_waited_when_the_trace_began_is_told() {
+    if !may_trace("what_waited_when_the_trace_began_is_told") {
+        return;
+    }
+    let [receiver, sender] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    sender.send_to(&[0; 100], receiver.local_addr().unwrap()).unwrap();
+    let (mut left, mut right) = UnixStream::pair().unwrap();
+    left.write_all(&[0; 50]).unwrap();
+    let trace = Traced::of(&["--pid", &std::process::id().to_string()]);
+    sleep(Duration::from_millis(300));
+    right.read_exact(&mut [0; 50]).unwrap();
+    let document = trace.finish();
+    let remarks: Vec<&str> =
+        document["remarks"].as_array().unwrap().iter().map(|remark| remark.as_str().unwrap()).collect();
+    let own = format!("({})", std::process::id());
+    let told = |parts: &[&str]| remarks.iter().any(|remark| parts.iter().all(|part| remark.contains(part)));
+    let udp = format!("In UDP {} of ", receiver.local_addr().unwrap());
+    assert!(told(&[&udp, &own, " 100 B or more waited when the trace began", "waits there still"]), "{remarks:?}");
+    assert!(told(&["In Unix socket ", &own, " 50 B or more", "The first call on it came 3"]), "{remarks:?}");
 }

@@ -1,6 +1,9 @@
 //! `taut trace` of unmodified programs at work: the trace ends, the program goes on, the parts add up, and nothing is
-//! found. The same with a mistake in them is named, by a server in Node.js, one in Go, and a static one in C.
+//! found. The same with a mistake in them is named, by a server in Node.js, one in Go, a static one in C, and one of
+//! gRPC on tokio.
 
+#[path = "trace_support/grpc.rs"]
+mod grpc;
 mod support;
 mod trace_support;
 
@@ -21,6 +24,8 @@ use trace_support::{Traced, may_trace};
 
 /// User and group that own nothing.
 const NOBODY: u32 = 65534;
+/// From the beginning of a trace to the name of what is wrong.
+const NAMED_WITHIN: Duration = Duration::from_secs(10);
 /// What is held in what a healthy program sends. Programs may be slow to read.
 const CAUSES: [&str; 8] = [
     "nagle_delayed_ack",
@@ -290,9 +295,17 @@ fn ask(port: u16) {
 }
 
 /// A server that answers in two writes: with Nagle's algorithm that is named, without it nothing is.
-fn is_named_until_it_is_cured(mut start: impl FnMut(&str, u16) -> Server) {
+fn is_named_until_it_is_cured(start: impl FnMut(&str, u16) -> Server) {
+    is_named_until_it_is_cured_for(ask, start);
+}
+
+/// The same for a client of another protocol.
+fn is_named_until_it_is_cured_for(ask: fn(u16), mut start: impl FnMut(&str, u16) -> Server) {
     let mut sick = start("nagle", free_port());
+    let begin = Instant::now();
     let document = sick.traced(ask);
+    let named_after = begin.elapsed();
+    assert!(named_after < NAMED_WITHIN, "{named_after:?}");
     assert!(found(&document).contains(&"nagle_delayed_ack"), "{document:#}");
     assert!(held(&sent(&document), Some("nagle")) > 0.5 * held(&sent(&document), None), "{document:#}");
     is_healthy(&start("nodelay", free_port()).traced(ask));
@@ -385,6 +398,29 @@ int main(int count, char **arguments) {
         command
     });
     is_named_until_it_is_cured(|how, port| Server::start(&program, &[how, "{}"], port));
+}
+
+/// How the server of gRPC has its connections, and its port.
+const GRPC: &str = "TAUT_TEST_GRPC";
+
+/// Does nothing but in the process that the test below starts.
+#[test]
+fn the_grpc_server_that_is_traced() {
+    let Ok(role) = std::env::var(GRPC) else { return };
+    let (how, port) = role.split_once(' ').unwrap();
+    grpc::serve(port.parse().unwrap(), how == "nodelay");
+}
+
+#[test]
+fn a_grpc_server_on_tokio() {
+    if !can_run("a_grpc_server_on_tokio", &[]) {
+        return;
+    }
+    is_named_until_it_is_cured_for(grpc::call, |how, port| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.env(GRPC, format!("{how} {port}")).args(["--exact", "the_grpc_server_that_is_traced"]);
+        Server::of(&mut command, port)
+    });
 }
 
 fn built(directory: &TempDir, name: &str, text: &str, compiler: impl FnOnce(&Path, &Path) -> Command) -> PathBuf {

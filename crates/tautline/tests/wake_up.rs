@@ -94,7 +94,7 @@ fn make_room(connections: usize) -> Result<(), String> {
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).map_err(|e| e.to_string())
 }
 
-/// A server of `taut crowd` with its connections.
+/// A server of `taut connections` with its connections.
 struct Host {
     child: Child,
     links: Vec<TcpStream>,

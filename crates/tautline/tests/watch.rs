@@ -2,16 +2,15 @@
 
 mod support;
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read as _, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
+use support::terminal::Terminal;
 use support::{has, is_root, run, skip, taut, text};
 
 fn pair() -> (TcpListener, TcpStream, TcpStream) {
@@ -239,42 +238,20 @@ fn on_a_terminal(columns: u16, rows: u16) {
     let (_listener, mut client, server) = pair();
     let port = server.local_addr().unwrap().port();
     client.write_all(b"unread").unwrap();
-    let (mut terminal, inner) = terminal(columns, rows);
-    let mut child = watch(port, &["--every", "500ms"]).env("TERM", "xterm").stdout(inner).spawn().unwrap();
-    let mut seen = Vec::new();
-    let mut chunk = [0; 4096];
-    let mut is_interrupted = false;
-    // The other end is closed when the program has ended (EIO).
-    while let Ok(length @ 1..) = terminal.read(&mut chunk) {
-        seen.extend_from_slice(&chunk[..length]);
-        // The first table, whatever of it fits.
-        if !is_interrupted && text(&seen).contains(": all look") {
-            interrupt(&child);
-            is_interrupted = true;
-        }
-    }
-    assert!(child.wait().unwrap().success());
-    let seen = text(&seen);
+    let mut seen = Terminal::new(columns, rows).start(watch(port, &["--every", "500ms"]), &[]);
+    // The first table, whatever of it fits.
+    assert!(seen.read_until(": all look"), "{}", seen.text);
+    interrupt(&seen.child);
+    let (code, seen) = seen.end();
+    assert_eq!(code, Some(0), "{seen:?}");
     let (before, after) = seen.split_once("\x1b[?1049l").expect("the old screen comes back");
     assert!(before.starts_with("\x1b[?1049h") && after.contains("Watched for"), "{seen:?}");
     for screen in before.split("\x1b[H").skip(2) {
-        let lines: Vec<&str> = screen.split("\r\n").map(|line| line.split('\x1b').next().unwrap()).collect();
+        let lines: Vec<&str> = screen.split('\n').map(|line| line.split('\x1b').next().unwrap()).collect();
         let fits = |line: &&str| line.chars().count() <= usize::from(columns);
         assert!(lines.len() <= usize::from(rows) && lines.iter().all(fits), "{lines:?}");
     }
     drop(server);
-}
-
-/// Both ends of a terminal of this size.
-fn terminal(columns: u16, rows: u16) -> (File, Stdio) {
-    use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
-    let outer: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    grantpt(&outer).unwrap();
-    unlockpt(&outer).unwrap();
-    let size = rustix::termios::Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-    rustix::termios::tcsetwinsize(&outer, size).unwrap();
-    let inner = ioctl_tiocgptpeer(&outer, OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    (File::from(outer), Stdio::from(inner))
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! size in memory, and tells the sums as [`Family`]s. Each form of the wire is made from those: [`text()`] and
 //! [`protobuf()`] for Prometheus, [`otlp()`] for receivers of OpenTelemetry.
 
+mod agent;
 mod family;
 mod interval;
 mod otlp;
@@ -13,6 +14,7 @@ mod route;
 mod sums;
 mod text;
 
+pub use agent::{AgentIntervalDocument, AgentPairRow, agent_families};
 pub use family::{Family, Kind, Sample, Unit, Value};
 pub use interval::{IntervalDocument, IntervalRow};
 pub use otlp::{Span, otlp, refused_by_otlp};

@@ -1,7 +1,6 @@
 //! A mesh as a page: a picture of all pairs, then those that are named.
 
 use taut_fleet::{Cell, Matrix, MeshOutcome, WorkOutcome};
-use taut_record::Ended;
 
 use super::page::{Page, code, escape, push, sentence};
 use crate::mesh_words;
@@ -16,8 +15,8 @@ const MOST_TOLD: usize = 500;
 pub fn render_mesh(document: &MeshDocument) -> String {
     let mut page = Page::new("taut mesh");
     push!(page.body, "<header><p class=\"brand\">Tautline</p><h1>taut mesh</h1>");
-    if document.ended == Ended::Interrupted {
-        push!(page.body, "<p class=\"partial\" role=\"alert\">PARTIAL: interrupted</p>");
+    if let Some(told) = document.ended_early() {
+        push!(page.body, "<p class=\"partial\" role=\"alert\">{}</p>", sentence(&told));
     }
     push!(page.body, "<p class=\"answer\">{}</p>", sentence(&document.head()));
     push!(page.body, "{}</header>", code(&document.command_line));
@@ -30,7 +29,7 @@ pub fn render_mesh(document: &MeshDocument) -> String {
         table(&mut page, &document.outcome, work);
         page.end_section();
     }
-    let failures = document.failures();
+    let failures = document.failures(MOST_TOLD);
     if !failures.is_empty() {
         page.begin_section("failures", "What failed");
         page.body.push_str("<ul>");
@@ -217,6 +216,39 @@ mod tests {
         assert_eq!(html.matches("var(--bad);fill-opacity").count(), 1);
         assert!(!html.contains("<script>alert") && html.contains("&lt;script&gt;"));
         assert!(html.contains("nagle_delayed_ack") && html.contains("What failed"));
+    }
+
+    #[test]
+    fn that_a_run_failed_and_what_did_is_told_and_counted() {
+        let mut value = serde_json::to_value(document(8)).unwrap();
+        value["ended"] = json!({"how": "failed", "why": "the NATS server was away for 600s: \u{1b}[2J<b>"});
+        let pairs = value["works"][0]["pairs"].as_array_mut().unwrap();
+        for pair in &mut pairs[8..20] {
+            pair["reached"] = json!({"how": "failed", "why": "no result came before the run failed"});
+            pair["failures"] = json!({"times": 3, "why": "no result came before the run failed"});
+            (pair["measured"], pair["misses"]) = (json!(null), json!([]));
+        }
+        pairs[20]["failures"] = json!({"times": 2, "why": "its peer was gone"});
+        let document: MeshDocument = serde_json::from_value(value).unwrap();
+        let style = Style { colour: false, width: None };
+        let text = table::mesh(&document, style).replace("\n  ", " ");
+        let html = render_mesh(&document);
+        for told in [
+            "15 of 28 measurements between 8 hosts in 5.00 s; 13 failed; 1 beyond a threshold",
+            "PARTIAL: the run failed: the NATS server was away for 600s: ",
+            "What was measured until then is here.",
+            "FAILED 12 pairs: ",
+            " (3 times) and 4 more, echo udp: no result came before the run failed",
+            ", echo udp: x",
+            "FAILED before it was measured host-3 > host-6 (2 times), echo udp: its peer was gone",
+        ] {
+            assert!(text.contains(told), "{told}: {text}");
+            assert!(html.replace("&gt;", ">").replace('\u{a0}', " ").contains(told), "{told}: {html}");
+        }
+        assert!(!text.contains('\u{1b}') && !html.contains("<b>"), "{text}");
+        // What failed for one reason stands in one sentence, and what most did first.
+        assert_eq!(text.matches("FAILED").count(), 3, "{text}");
+        assert!(text.find("12 pairs") < text.find("echo udp: x"), "{text}");
     }
 
     #[test]

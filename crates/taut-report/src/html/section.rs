@@ -10,7 +10,7 @@ use super::chart::{
 };
 use super::page::{Page, code, escape, push, sentence};
 use crate::sheet::{
-    self, About, Cell, Groups, Line, Sheet, Tone, echo_labels, ledger_shares, pace_labels, ratio_interval,
+    self, About, Cell, Groups, Line, Sheet, Tone, echo_labels, ledger_shares, pace_labels, pace_stages, ratio_interval,
     route_groups, route_heading, route_labels, stream_labels, tune_labels,
 };
 use crate::units;
@@ -124,7 +124,7 @@ fn pace(page: &mut Page, rows: &[&PaceRow]) {
             "<h3>Where each message waited</h3><p class=\"lead\">A bar for each message, from its intended time \
             until it was read. Drag to zoom, double-click to go back.</p>",
         );
-        legend(&mut page.body, true);
+        legend(&mut page.body, rows, true);
         page.body.push_str("<div class=\"beside\">");
         charts.into_iter().for_each(|chart| add(page, Some(chart)));
         page.body.push_str("</div>");
@@ -132,7 +132,7 @@ fn pace(page: &mut Page, rows: &[&PaceRow]) {
     let mut with_ledger = rows.iter().zip(&labels).filter(|(row, _)| !row.ledger_ns.is_empty()).peekable();
     if with_ledger.peek().is_some() {
         page.body.push_str("<h3>Where the time of all messages went</h3>");
-        legend(&mut page.body, false);
+        legend(&mut page.body, rows, false);
     }
     for (row, label) in with_ledger {
         let parts = ledger_shares(row).into_iter().map(|(name, share)| {
@@ -150,9 +150,9 @@ fn pace(page: &mut Page, rows: &[&PaceRow]) {
     }
 }
 
-fn legend(body: &mut String, with_ack: bool) {
+fn legend(body: &mut String, rows: &[&PaceRow], with_ack: bool) {
     body.push_str("<ul class=\"stages\">");
-    for (i, stage) in Stage::ALL.iter().enumerate() {
+    for (i, stage) in pace_stages(rows) {
         push!(body, "<li><i class=\"stage{i}\"></i>{}</li>", stage.name());
     }
     body.push_str(if with_ack { "<li><i class=\"ack\"></i>acknowledged</li></ul>" } else { "</ul>" });

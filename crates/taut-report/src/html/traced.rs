@@ -4,9 +4,10 @@ use taut_explain::trace::TracedDirection;
 use taut_record::Ended;
 
 use super::held::{breakdown, card, found, lanes, lines, list, unknown};
-use super::page::{Page, code, push, sentence};
+use super::page::{Page, code, escape, push, sentence};
 use crate::lane::Lane;
 use crate::traced::{TraceDocument, UNSEEN, nothing_found, title};
+use crate::traced_worst::{self, Rows};
 use crate::{traced_trace, units};
 
 /// The document as one HTML page. The time of directions is drawn where the trace was asked for their pictures.
@@ -44,6 +45,8 @@ pub(super) fn section(page: &mut Page, id: &str, heading: &str, document: &Trace
     for (place, direction) in document.result.worst.iter().enumerate() {
         one_direction(page, place + 1, direction);
     }
+    table(page, &traced_worst::threads(&document.result));
+    table(page, &traced_worst::waits(&document.result, document.facts.clock));
     let unseen = document.facts.remarks.iter().map(String::as_str).chain([UNSEEN]);
     list(page, "What was not seen, or is told elsewhere", unseen);
     page.end_section();
@@ -62,6 +65,25 @@ fn one_direction(page: &mut Page, place: usize, direction: &TracedDirection) {
     breakdown(page, &direction.breakdown, false);
     unknown(page, &direction.verdicts);
     list(page, "What was missed", direction.remarks.iter().map(String::as_str));
+}
+
+/// Rows below their heading, if there are any.
+fn table<const N: usize>(page: &mut Page, table: &Rows<N>) {
+    if table.rows.is_empty() {
+        return;
+    }
+    push!(page.body, "<h3>{}</h3><div class=\"scroll\" tabindex=\"0\"><table><thead><tr>", escape(table.heading));
+    table.columns.iter().for_each(|column| push!(page.body, "<th scope=\"col\">{}</th>", escape(column)));
+    push!(page.body, "</tr></thead><tbody>");
+    for row in &table.rows {
+        for (place, cell) in row.iter().map(|cell| sentence(cell)).enumerate() {
+            let cell =
+                if place == 0 { format!("<tr><th scope=\"row\">{cell}</th>") } else { format!("<td>{cell}</td>") };
+            page.body.push_str(&cell);
+        }
+        page.body.push_str("</tr>");
+    }
+    push!(page.body, "</tbody></table></div>");
 }
 
 #[cfg(test)]
@@ -97,7 +119,19 @@ mod tests {
             "format_version": 2, "command": "trace", "command_line": HOSTILE, "ended": {"how": "interrupted"},
             "traced": HOSTILE, "records": 9, "lost_records": 0, "missing_hooks": [], "remarks": [HOSTILE],
             "span_ns": 100_000_000, "connections": 1, "directions": 1, "totals": [], "causes": [],
-            "worst": [direction],
+            "worst": [direction], "start_ns": 5_000,
+            "clock": {"begin": {"at_ns": 0, "time_of_day_ahead_ns": 1_000_000_000_000_000_000_u64, "uncertainty_ns": 1},
+                "end": {"at_ns": 9, "time_of_day_ahead_ns": 1_000_000_000_000_000_000_u64, "uncertainty_ns": 1}},
+            "threads": {
+                "worst": [{"thread": 7, "program": HOSTILE, "held_ns": 60_000_000, "receiving_program_ns": 40_000_000,
+                    "processor_ns": 2_000_000, "sending_program_ns": 18_000_000}],
+                "others": 3,
+                "of_others": {"held_ns": 1, "receiving_program_ns": 1, "processor_ns": 0, "sending_program_ns": 0},
+                "no_thread": {"held_ns": 5, "receiving_program_ns": 5, "processor_ns": 0, "sending_program_ns": 0},
+            },
+            "waits": [{"begin_ns": 2_500_000, "held_ns": 40_000_000, "holder": "nagle", "side": "sender",
+                "from": HOSTILE, "to": "127.0.0.1:1", "transport": "tcp", "is_outgoing": true, "bytes": [16, 64],
+                "thread": 7, "program": HOSTILE}],
         });
         let mut document: TraceDocument = serde_json::from_value(whole).unwrap();
         let span = |holder, begin_ns, held_ns| Span { holder, begin_ns, held_ns, frames: [0, 0] };
@@ -121,6 +155,24 @@ mod tests {
         assert_eq!(charts[0]["since"], "since the trace's first event");
         assert!(charts[0]["lanes"][0]["label"].as_str().unwrap().contains(", sent by </script>"));
         assert!(html.contains("The 2 shortest stretches are not drawn"));
+    }
+
+    #[test]
+    fn threads_and_waits_are_in_the_page_and_in_the_full_text() {
+        let document = document(false);
+        let html = render_traced(&document);
+        for cell in ["<td>42.0&nbsp;ms</td>", "3 others", "no thread known", "<td>bytes 16 to 63</td>"] {
+            assert!(html.replace('\u{a0}', "&nbsp;").contains(cell), "{cell}: {html}");
+        }
+        let text = document.to_text(true);
+        let row = |begin: &str| text.lines().find(|line| line.trim_start().starts_with(begin)).unwrap_or_default();
+        let columns = |line: &str| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).count();
+        assert_eq!((columns(row("no thread known")), columns(row("3 others"))), (4, 4), "{text}");
+        // The time of day is the one of a log: 10^18 ns after 1970, 5 µs and 2.5 ms.
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let wait = "40.0 ms at 0.002500 s (2001-09-09 01:46:40.002505 UTC): Nagle's algorithm (sender)";
+        assert!(words.contains(wait), "{words}");
+        assert!(!document.to_text(false).contains("Longest waits"));
     }
 
     #[test]

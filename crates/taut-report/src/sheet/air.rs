@@ -51,10 +51,10 @@ pub(super) fn links(rows: &[&AirRow]) -> Sheet {
     sheet
 }
 
-/// The slack ledger: for one run with what each line means, for several beside one another.
+/// The time breakdown of the air: for one run with what each line means, for several beside one another.
 pub(super) fn ledger(rows: &[&AirRow]) -> Sheet {
     let mut sheet =
-        Sheet { heading: "Slack ledger".to_owned(), columns: vec![Column::text("air time")], ..Sheet::default() };
+        Sheet { heading: "Time breakdown".to_owned(), columns: vec![Column::text("air time")], ..Sheet::default() };
     let lines = lines(rows);
     if let [row] = rows {
         sheet.context = format!("where {} of virtual time went", units::limit(row.duration_ns));

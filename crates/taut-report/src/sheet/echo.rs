@@ -63,7 +63,7 @@ fn lines(row: &EchoRow, label: &Label, open: bool) -> Vec<Line> {
     vec![
         first("response", row.response_ns.as_ref()),
         further("service", row.rtt_ns.as_ref()),
-        further("send lateness", row.send_lateness_ns.as_ref()),
+        further("timer error (own)", row.send_lateness_ns.as_ref()),
     ]
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Sheet {
     pub(crate) about: Vec<About>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Column {
     pub(crate) title: String,
     pub(crate) numeric: bool,
@@ -42,7 +42,7 @@ pub(crate) enum Room {
 }
 
 /// One line of a sheet. A line that starts no row of its own continues the row above.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) cells: Vec<Cell>,
     pub(crate) continues: bool,
@@ -68,7 +68,7 @@ pub(crate) enum Tone {
     Code,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Note {
     pub(crate) text: String,
     pub(crate) tone: Tone,

@@ -32,8 +32,8 @@ pub(crate) use label::{
     tune_labels,
 };
 pub(crate) use remark::{
-    across_rounds, cut_short, ledger_shares, loss_note, not_placed, observer_cost, ratio_interval, tone_of,
-    too_few_rounds, whole_rounds,
+    across_rounds, cut_short, ledger_shares, loss_note, not_placed, observer_cost, pace_stages, ratio_interval,
+    tone_of, too_few_rounds, whole_rounds,
 };
 pub(crate) use route::heading as route_heading;
 

@@ -1,10 +1,9 @@
-use taut_explain::Stage;
-use taut_record::PaceRow;
 use taut_record::stats::{Percentile, Summary};
+use taut_record::{BrokerHold, PaceRow};
 
 use super::{
     About, Cell, Column, Label, Line, Note, Sheet, Tone, across_rounds, cut_short, ledger_shares, not_placed,
-    observer_cost, pace_labels,
+    observer_cost, pace_labels, pace_stages,
 };
 use crate::units;
 
@@ -21,7 +20,7 @@ const FIGURES: [(&str, &str, Figure); 19] = [
     ("gap at the receiver", "mean", |row| mean(row.receiver_gap_ns.as_ref()).strong()),
     ("", "p50", |row| at(row.receiver_gap_ns.as_ref(), Percentile::P50)),
     ("", "p99", |row| at(row.receiver_gap_ns.as_ref(), Percentile::P99)),
-    ("held", "p50", |row| at(row.hold_ns.as_ref(), Percentile::P50).strong()),
+    ("queued in socket", "p50", |row| at(row.hold_ns.as_ref(), Percentile::P50).strong()),
     ("", "max", |row| Cell::max(row.hold_ns.as_ref())),
     ("delivery", "p50", |row| at(row.delivery_ns.as_ref(), Percentile::P50).strong()),
     ("", "across rounds", |row| Cell::interval(row.delivery_ns.and_then(|summary| summary.p50_ci))),
@@ -29,12 +28,19 @@ const FIGURES: [(&str, &str, Figure); 19] = [
     ("", "max", |row| Cell::max(row.delivery_ns.as_ref())),
     ("sending call", "p50", |row| at(row.send_call_ns.as_ref(), Percentile::P50)),
     ("acknowledged", "p50", |row| at(row.ack_ns.as_ref(), Percentile::P50)),
-    ("send lateness", "p50", |row| at(row.send_lateness_ns.as_ref(), Percentile::P50)),
+    ("timer error (own)", "p50", |row| at(row.send_lateness_ns.as_ref(), Percentile::P50)),
     ("", "p99", |row| at(row.send_lateness_ns.as_ref(), Percentile::P99)),
 ];
 
-const MEANING: &str = "Held: from the return of the sending call until it left the host. Acknowledged: after it left. Delivery: from the \
-    intended sending until the peer's program had read it. Send lateness is the tool's own.";
+/// Where messages pass a broker, after the others.
+const OF_BROKER: [(&str, &str, Figure); 3] = [
+    ("with the broker", "at most, p50", |row| of_broker(row, |hold| hold.at_most_ns, Percentile::P50).strong()),
+    ("", "at most, p99", |row| of_broker(row, |hold| hold.at_most_ns, Percentile::P99)),
+    ("", "at least, p50", |row| of_broker(row, |hold| hold.at_least_ns, Percentile::P50)),
+];
+
+const MEANING: &str = "Queued in socket: from the return of the sending call until it left the host. Acknowledged: after it left. Delivery: \
+    from the intended sending until the peer's program had read it. Timer error is the tool's own.";
 
 pub(super) fn sheets(rows: &[&PaceRow]) -> Vec<Sheet> {
     let labels = pace_labels(rows);
@@ -48,7 +54,8 @@ fn figures(rows: &[&PaceRow], labels: &[Label], context: String) -> Sheet {
     columns.extend(labels.iter().map(Column::series));
     let heading = "Periodic sending".to_owned();
     let mut sheet = Sheet { heading, context, columns, cases_from, ..Sheet::default() };
-    for (name, of, figure) in FIGURES {
+    let has_broker = rows.iter().any(|row| row.broker.is_some());
+    for (name, of, figure) in FIGURES.into_iter().chain(OF_BROKER.into_iter().filter(|_| has_broker)) {
         let cells: Vec<Cell> = rows.iter().map(|row| figure(row)).collect();
         let name = [Cell::new(name), Cell::toned(of, Tone::Faint)];
         let continues = name[0].text.is_empty();
@@ -78,10 +85,23 @@ fn remarks(row: &PaceRow, label: &Label) -> Vec<String> {
             "{label}: the gap at the sender is that of the sending calls; the driver gives no times here."
         ));
     }
-    if matches!(row.transport.as_str(), "mqtt" | "mqtts" | "nats") {
+    if let Some(hold) = row.broker {
         remarks.push(format!(
-            "{label}: from this socket on, all of the way counts as the peer program's, the broker's time too. What held \
-             bytes in this host's TCP `taut trace` tells, beside this command."
+            "{label}: the broker's time goes from leaving this host to the arrival in the reader's kernel, with the \
+             network and the kernels on both ways, which can't be told from it here. At least: from the broker's \
+             acknowledgement on; none where that came later."
+        ));
+        if hold.read_together > 0 {
+            let (together, all) = (units::count(hold.read_together), units::count(row.messages));
+            remarks.push(format!(
+                "{label}: the reader took {together} of {all} messages together with later ones. When they arrived is \
+                 not known: what the broker seems to have held of them may have waited for the reader."
+            ));
+        }
+    } else if matches!(row.transport.as_str(), "mqtt" | "mqtts" | "nats") {
+        remarks.push(format!(
+            "{label}: the reader's kernel does not tell when messages arrived, so the broker's time can't be told from the \
+             peer program's."
         ));
     }
     match row.clock_uncertainty_ns {
@@ -111,11 +131,11 @@ fn ledger(rows: &[&PaceRow], labels: &[Label]) -> Option<Sheet> {
         return None;
     }
     let mut columns = vec![Column::text("share of the messages' time in")];
-    columns.extend(Stage::ALL.iter().map(|stage| Column::figure(stage.name())));
+    columns.extend(pace_stages(rows).map(|(_, stage)| Column::figure(stage.name())));
     let lines = with_ledger.iter().map(|(row, label)| {
         let shares = ledger_shares(row);
         let largest = shares.iter().map(|(_, share)| *share).fold(0.0, f64::max);
-        let cells = Stage::ALL.iter().map(|stage| {
+        let cells = pace_stages(rows).map(|(_, stage)| {
             let share = shares.iter().find(|(name, _)| *name == stage.name()).map(|(_, share)| *share);
             share.map_or_else(Cell::none, |share| {
                 Cell::toned(units::share(share), if share == largest { Tone::Strong } else { Tone::Plain })
@@ -124,6 +144,10 @@ fn ledger(rows: &[&PaceRow], labels: &[Label]) -> Option<Sheet> {
         Line::new([Cell::label(label)].into_iter().chain(cells))
     });
     Some(Sheet { heading: "Where the time went".to_owned(), columns, lines: lines.collect(), ..Sheet::default() })
+}
+
+fn of_broker(row: &PaceRow, of: fn(&BrokerHold) -> Option<Summary>, percentile: Percentile) -> Cell {
+    at(row.broker.as_ref().and_then(of).as_ref(), percentile)
 }
 
 /// Of a peer that tells nothing it is not known whether anything came.

@@ -18,6 +18,12 @@ pub(crate) fn ledger_shares(row: &PaceRow) -> Vec<(&str, f64)> {
     shares
 }
 
+/// The stages that such messages pass, with their numbers: one over a broker stands only where there was one.
+pub(crate) fn pace_stages(rows: &[&PaceRow]) -> impl Iterator<Item = (usize, Stage)> {
+    let brokers = rows.iter().any(|row| row.broker.is_some());
+    Stage::ALL.into_iter().enumerate().filter(move |(_, stage)| brokers || *stage != Stage::Broker)
+}
+
 pub(crate) const fn tone_of(verdict: Verdict) -> Tone {
     match verdict {
         Verdict::Shorter => Tone::Good,

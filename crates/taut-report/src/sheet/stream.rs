@@ -15,7 +15,7 @@ pub(super) fn sheet(rows: &[&StreamRow]) -> Sheet {
         if plain { Column::figure("counted") } else { Column::figure("arrived").when_wide(2) },
     ];
     columns.extend(datagrams.then(|| Column::figure("lost")));
-    columns.extend([Column::figure("per CPU second"), Column::figure("segments sent again")]);
+    columns.extend([Column::figure("per CPU second"), Column::figure("retransmitted")]);
     let mut sheet = Sheet { heading: "Throughput".to_owned(), context: labels.shared, columns, ..Sheet::default() };
     for (row, label) in rows.iter().zip(labels.each) {
         let across = row.throughput_bps_ci.map(units::bit_rate_interval);

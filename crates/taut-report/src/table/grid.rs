@@ -1,5 +1,6 @@
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width};
 
+use super::letters::{self, Lettered};
 use super::paint::{NO_BREAK, paint, wrap};
 use crate::sheet::{Cell, Line, Room, Sheet, Tone};
 
@@ -15,13 +16,54 @@ pub(super) fn render(sheet: &Sheet, width: Option<u16>) -> String {
     if !sheet.context.is_empty() {
         out.push_str(&wrap(&sheet.context, width, "", "", Tone::Faint));
     }
-    let tables = sheet.tables(|columns| width.is_none_or(|width| fit(sheet, columns, width)));
+    let lettered = width.and_then(|width| by_letter(sheet, width));
+    for (letter, name) in lettered.iter().flat_map(|(_, legend)| legend) {
+        out.push_str(&wrap(name, width, &format!("{letter}  "), "   ", Tone::Strong));
+    }
+    let sheet = lettered.as_ref().map_or(sheet, |(sheet, _)| sheet);
+    let tables = tables(sheet, width);
     let tables: Vec<String> = tables.into_iter().map(|columns| table(sheet, columns, width)).collect();
     out.push_str(&tables.join("\n"));
     for note in &sheet.notes {
         out.push_str(&wrap(&note.text, width, "  ", "    ", note.tone));
     }
     out
+}
+
+/// The sheet with letters in the place of names that would be broken, or that would keep cases from standing next to
+/// one another, and what the letters stand for.
+fn by_letter(sheet: &Sheet, width: u16) -> Option<Lettered> {
+    let lettered = match sheet.cases_from {
+        Some(first) => letters::of_cases(sheet, first),
+        None => letters::of_rows(sheet),
+    }?;
+    let helps = match sheet.cases_from {
+        Some(first) => {
+            let is_broken = |columns: &Vec<usize>| {
+                let whole: u16 = columns.iter().map(|&i| least_width(sheet, i) + GAP).sum();
+                columns.len() > first && whole > width.saturating_add(GAP)
+            };
+            let now = tables(sheet, Some(width));
+            now.iter().any(is_broken) || tables(&lettered.0, Some(width)).len() < now.len()
+        }
+        None => breaks_names(sheet, width),
+    };
+    helps.then_some(lettered)
+}
+
+/// Whether a word in the first column would go on in the next line.
+fn breaks_names(sheet: &Sheet, width: u16) -> bool {
+    let shown = columns_that_fit(sheet, (0..sheet.columns.len()).collect(), Some(width));
+    let table = lay_out(sheet, &shown);
+    let longest = longest_word(sheet, 0, &[' ', '\n']);
+    shown.first() == Some(&0)
+        && natural_width(&table) > usize::from(width)
+        && usize::from(squeezed(&table, sheet, &shown, width)[0] - GAP) < longest
+}
+
+/// Columns of each of its tables.
+fn tables(sheet: &Sheet, width: Option<u16>) -> Vec<Vec<usize>> {
+    sheet.tables(|columns| width.is_none_or(|width| fit(sheet, columns, width)))
 }
 
 /// Whether cases fit next to one another. Two that can be held against each other are worth a broken name.
@@ -87,17 +129,9 @@ fn lay_out(sheet: &Sheet, shown: &[usize]) -> Table {
     table
 }
 
-/// Arranges the table for a width. The column with most to spare gives way first. A word broken over lines is hard to
-/// read, so a column goes below its longest word only when all have come down to theirs.
+/// Arranges the table for a width.
 fn squeeze(table: &mut Table, sheet: &Sheet, shown: &[usize], width: u16) {
-    let least: Vec<u16> = shown.iter().map(|&i| least_width(sheet, i) + GAP).collect();
-    let mut widths: Vec<u16> = table.column_max_content_widths().iter().map(|content| content + GAP).collect();
-    while widths.iter().sum::<u16>() > width + GAP && widths.iter().any(|&width| width > GAP + 1) {
-        let to_spare = |&i: &usize| (widths[i].saturating_sub(least[i]), widths[i]);
-        if let Some(i) = (0..widths.len()).max_by_key(to_spare) {
-            widths[i] -= 1;
-        }
-    }
+    let widths = squeezed(table, sheet, shown, width);
     table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width + GAP);
     for (place, width) in widths.into_iter().enumerate() {
         if let Some(column) = table.column_mut(place) {
@@ -106,14 +140,32 @@ fn squeeze(table: &mut Table, sheet: &Sheet, shown: &[usize], width: u16) {
     }
 }
 
+/// Widths of the columns, with their gaps. The column with most to spare gives way first. A word broken over lines is
+/// hard to read, so a column goes below its longest word only when all have come down to theirs.
+fn squeezed(table: &Table, sheet: &Sheet, shown: &[usize], width: u16) -> Vec<u16> {
+    let least: Vec<u16> = shown.iter().map(|&i| least_width(sheet, i) + GAP).collect();
+    let mut widths: Vec<u16> = table.column_max_content_widths().iter().map(|content| content + GAP).collect();
+    while widths.iter().sum::<u16>() > width + GAP && widths.iter().any(|&width| width > GAP + 1) {
+        let to_spare = |&i: &usize| (widths[i].saturating_sub(least[i]), widths[i]);
+        if let Some(i) = (0..widths.len()).max_by_key(to_spare) {
+            widths[i] -= 1;
+        }
+    }
+    widths
+}
+
 /// The longest word, or where cases stand next to one another the whole of what they are figures of.
 fn least_width(sheet: &Sheet, column: usize) -> u16 {
     const VERY_LONG: usize = 32;
     let breaks: &[char] = if sheet.cases_from.is_some_and(|first| column < first) { &['\n'] } else { &[' ', '\n'] };
+    longest_word(sheet, column, breaks).min(VERY_LONG) as u16
+}
+
+fn longest_word(sheet: &Sheet, column: usize, breaks: &[char]) -> usize {
     let cells = sheet.lines.iter().map(|line| cell_text(sheet, line, column));
     let texts = cells.chain([sheet.columns[column].title.clone()]);
     let lengths = texts.flat_map(|text| text.split(breaks).map(|word| word.chars().count()).collect::<Vec<_>>());
-    lengths.max().unwrap_or(0).min(VERY_LONG) as u16
+    lengths.max().unwrap_or(0)
 }
 
 /// A figure stays with its unit: blanks in it are made ones that do not break.

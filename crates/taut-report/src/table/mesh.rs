@@ -11,7 +11,7 @@ const WIDTH: u16 = 100;
 /// So few hosts have figures in their square, more have a mark for each pair, and still more have none.
 const MOST_WITH_FIGURES: usize = 12;
 const MOST_WITH_MARKS: usize = 200;
-/// Pairs told one by one, of each work.
+/// Pairs told one by one, of each work, and as many of each kind of failure.
 const MOST_TOLD: usize = 20;
 const NAME: usize = 16;
 
@@ -19,6 +19,9 @@ pub(super) fn render(document: &MeshDocument, width: Option<u16>) -> String {
     let width = width.unwrap_or(WIDTH).max(40);
     let outcome = &document.outcome;
     let mut out = wrap(&document.head(), Some(width), "", "  ", Tone::Strong);
+    if let Some(told) = document.ended_early() {
+        out.push_str(&wrap(&told, Some(width), "", "  ", Tone::Bad));
+    }
     for work in &outcome.works {
         let lead = format!("{}, {}", mesh_words::work(work), mesh_words::usual(work));
         out.push('\n');
@@ -28,7 +31,7 @@ pub(super) fn render(document: &MeshDocument, width: Option<u16>) -> String {
         }
         out.push_str(&named(outcome, work, width));
     }
-    let failures = document.failures();
+    let failures = document.failures(MOST_TOLD);
     if !failures.is_empty() {
         out.push('\n');
     }

@@ -2,6 +2,7 @@
 
 mod brief;
 mod grid;
+mod letters;
 mod mesh;
 mod paint;
 
@@ -226,14 +227,43 @@ mod tests {
         let per_table = |width| -> Vec<usize> {
             let text = render(&document, Style { colour: false, width });
             let heads = text.lines().filter(|line| line.starts_with("figure "));
-            heads.map(|line| line.matches("tcp://").count()).collect()
+            heads.map(|line| line.split_whitespace().count() - 1).collect()
         };
         assert_eq!(per_table(None), [7]);
-        assert_eq!(per_table(Some(140)), [4, 3]);
-        assert_eq!(per_table(Some(80)), [2, 2, 2, 1]);
+        assert_eq!(per_table(Some(240)), [7]);
+        // By letter.
+        assert_eq!(per_table(Some(140)), [7]);
+        assert_eq!(per_table(Some(80)), [3, 3, 1]);
         let html = crate::html::render(&document);
         assert_eq!(html.matches("<th scope=\"col\">figure</th>").count(), 2);
         assert_eq!(html.matches("<caption><strong>Periodic sending</strong>").count(), 1);
+    }
+
+    #[test]
+    fn names_without_room_are_letters_with_a_legend() {
+        use taut_record::Row;
+        let long = |n: usize| format!("unix:/run/user/1000/a-directory-of-{n}/with-a-long-name/taut.sock");
+        let mut document = synthetic::survey();
+        document.recording.results.retain(|row| matches!(row, Row::Echo(_)));
+        for (n, row) in document.recording.results.iter_mut().enumerate() {
+            let Row::Echo(row) = row else { continue };
+            row.endpoint = long(n);
+        }
+        let text = render(&document, Style { colour: false, width: Some(80) });
+        for (letter, n) in [('A', 0), ('B', 1), ('C', 2), ('D', 3)] {
+            // Twice: round trips, and those later than a limit.
+            assert_eq!(text.matches(&format!("\n{letter}  {}, ", long(n))).count(), 2, "{text}");
+            assert!(
+                text.lines().any(|line| line.starts_with(&format!("{letter}  ")) && line.contains(" µs")),
+                "{text}"
+            );
+        }
+        assert!(text.lines().all(|line| line.chars().count() <= 80 || line.starts_with("command: ")), "{text}");
+        // Where there is room, each is called by its name.
+        let wide = render(&document, Style { colour: false, width: Some(250) });
+        assert!(!wide.contains("\nA  ") && wide.contains(&format!("\n{}, ", long(0))), "{wide}");
+        let narrow = render(&synthetic::survey(), Style { colour: false, width: Some(80) });
+        assert!(!narrow.contains("\nA  "), "{narrow}");
     }
 
     #[test]

@@ -31,7 +31,7 @@ fn crowd(engine: &str, connections: usize, active: usize, p50_ns: Option<u64>) -
     CrowdRow {
         endpoint: "tcp://127.0.0.1".to_owned(),
         transport: "tcp".to_owned(),
-        command: "taut crowd --active 1,100 --by-connections 100".to_owned(),
+        command: "taut connections --active 1,100 --by-connections 100".to_owned(),
         engine: engine.to_owned(),
         connections,
         active,

@@ -294,6 +294,7 @@ fn pace(nagle: bool) -> PaceRow {
         dropped_rounds: 0,
         placement: None,
         excerpt: messages[..40].to_vec(),
+        broker: None,
         tcp: Some(tcp(0)),
         observer: None,
         options: vec![format!("TCP_NODELAY={}", u8::from(!nagle))],
@@ -316,6 +317,7 @@ fn message(i: i64, period: i64, nagle: bool) -> MessageExcerpt {
         left: Some(left),
         acked: (i % 4 == 0 || !nagle).then_some(left + 39_800_000),
         received: Some(left + 100_000),
+        forwarded: None,
         read: Some(left + 110_000 + i * 6_007 % 9_000),
     }
 }
@@ -473,7 +475,7 @@ fn published() -> PublishedRow {
             figure("100 active to 1", FigureUnit::Number, None, Some(0.92)),
         ],
         meaning: "It was the receiver's delayed ACK.".to_owned(),
-        command: "taut pace --foreign-peer 56ms".to_owned(),
+        command: "taut pace --emulate-delack 56ms".to_owned(),
     }
 }
 

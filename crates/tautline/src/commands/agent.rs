@@ -1,15 +1,22 @@
+mod figures;
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use std::thread;
 
 use anyhow::{Context, anyhow};
 use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
-use taut_fleet::{AgentEnded, AgentSettings, Allowed, Host, Hours, Network, Own, Servers};
+use taut_fleet::{AgentCounts, AgentEnded, AgentSettings, AgentTally, Allowed, Host, Hours, Network, Own, Servers};
 use taut_link::Error;
+use taut_report::figures::agent_families;
 use taut_time::Duration;
 
+use self::figures::AgentFigures;
 use crate::exit::Code;
+use crate::figures::BeatArgs;
 use crate::{input, output, run};
 
 /// Be one of a mesh: measure to other agents what `taut mesh run --on` asks for, within limits of one's own
@@ -23,9 +30,11 @@ use crate::{input, output, run};
   taut agent --on nats://n1,n2,n3 --label rack=r7        called as this host is, and allows echo and pace
   taut agent --on nats://n1 --name db1 --address 10.0.0.7 --allow echo,pace,stream
   taut agent --on 'nats://n1?user=taut&password-file=/etc/taut.pw&ca=/etc/ca.pem' --hours 22:00-06:00
-  taut agent --on nats://n1 --max-rate 100 --peers 10.0.0.0/8 --state /var/lib/taut-agent")]
+  taut agent --on nats://n1 --max-rate 100 --peers 10.0.0.0/8 --state /var/lib/taut-agent
+  taut agent --on nats://n1 --every 10s --prometheus 9466   what it does, at http://127.0.0.1:9466/metrics")]
 pub(crate) struct Args {
-    /// NATS servers of one cluster: nats://HOST:PORT,HOST…?user=NAME&password-file=PATH&tls=on&ca=PATH
+    /// NATS servers of one cluster: nats://HOST:PORT,HOST…?user=NAME&password-file=PATH&tls=on&ca=PATH;
+    /// creds=PATH and nkey=PATH are other ways to get in
     #[arg(long, value_name = "SERVERS", value_parser = ReadServers)]
     on: Servers,
     /// What it is called in plans [default: this host's name]
@@ -61,6 +70,8 @@ pub(crate) struct Args {
     /// Measurements at once
     #[arg(long, value_name = "N", default_value = "4", value_parser = input::count, help_heading = "Limits")]
     at_once: usize,
+    #[command(flatten)]
+    figures: BeatArgs,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
@@ -70,6 +81,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let labels: BTreeMap<String, String> = args.label.into_iter().collect();
     let host = Host::new(&name, Some(&address), labels).map_err(wrong)?;
     let program = std::env::current_exe().context("find the program itself")?;
+    output::spare(&args.on.files().collect::<Vec<&Path>>(), &[("--jsonl", args.figures.file())])?;
+    let beat = args.figures.open(agent_families(&AgentCounts::default()))?;
+    let tally = Arc::new(AgentTally::default());
+    let (end, ended) = mpsc::channel();
+    let figures = beat.map(|beat| AgentFigures::new(beat, name, Arc::clone(&tally)));
     let interrupt = run::interrupt_on_signals()?;
     let stop = interrupt.flag();
     let settings = AgentSettings {
@@ -87,11 +103,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         taut: program.to_str().context("the program's path is no text (UTF-8)")?,
         version: env!("CARGO_PKG_VERSION"),
         state: args.state.as_deref(),
+        tally: &tally,
         stop: &stop,
     };
+    let telling = figures.map(|figures| thread::Builder::new().spawn(move || figures.run(&ended)));
+    let telling = telling.transpose().context("start a thread")?;
     let told = taut_fleet::agent(settings, &|text| anstream::eprintln!("taut: {}", output::printable_lines(text)));
+    drop(end);
+    // One that panicked has not told all.
+    let is_told = telling.is_none_or(|telling| telling.join().unwrap_or(false));
     match told.map_err(|error| anyhow!("{error}"))? {
-        AgentEnded::Stopped => Ok(Code::Ok),
+        AgentEnded::Stopped => Ok(if is_told { Code::Ok } else { Code::Failed }),
         // A code that no service manager takes for a reason to start it again, which would end the other one.
         AgentEnded::Replaced(why) => Err(Error::Input(why).into()),
     }

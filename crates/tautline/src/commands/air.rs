@@ -25,7 +25,7 @@ use crate::{findings, input, scenario};
 ///
 /// A model of the link layer, the L2CAP channel, both controllers and both hosts, which runs
 /// thousands of times faster than real time and needs no hardware. It says what the link carries,
-/// how far that is from the channel's limit, and in the slack ledger where every microsecond of air
+/// how far that is from the channel's limit, and in the time breakdown where every microsecond of air
 /// time went: nothing is left over. Findings name what binds, and prove the remedy by running it.
 ///
 /// FILE is a scenario in TOML; without one, or with the name of one that is built in, `paper-000`: a link as in
@@ -57,7 +57,7 @@ enum Command {
     Host(host::HostArgs),
 }
 
-/// One run, with its slack ledger, findings and captures
+/// One run, with its time breakdown, findings and captures
 #[derive(Debug, clap::Args)]
 struct RunArgs {
     #[command(flatten)]

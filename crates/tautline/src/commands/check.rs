@@ -92,7 +92,8 @@ pub(crate) fn run(args: Args, cli: clap::Command) -> anyhow::Result<Code> {
         causes: std::mem::take(&mut outcome.seen.causes),
         remarks: std::mem::take(&mut outcome.remarks),
     };
-    let mut text = if args.json { output::printable_json(&document.to_json()) } else { document.to_text() };
+    let mut text =
+        if args.json { output::printable_json(&document.to_json()) } else { output::fitted(|| document.to_text()) };
     if args.github {
         text.push_str(&document.to_github());
     }

@@ -30,10 +30,10 @@ use crate::{findings, input};
 /// connections it starves them) and glibc-aio-threads (the same with a thread for each connection).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  taut crowd --html crowd.html                       10,000 connections, 1 to 1,000 active
-  taut crowd --engines poll,aio-signal,glibc-aio     the interface of <aio.h>, ours and glibc's
-  taut crowd --active 10 --by-connections 100,1000   what does a wake-up cost, by connections?
-  taut crowd tcp://10.0.0.2:9100 --engines epoll,uring --connections 2000")]
+  taut connections --html connections.html                 10,000 of them, 1 to 1,000 active
+  taut connections --engines poll,aio-signal,glibc-aio     the interface of <aio.h>, ours and glibc's
+  taut connections --active 10 --by-connections 100,1000   what does a wake-up cost, by connections?
+  taut connections tcp://10.0.0.2:9100 --engines epoll,uring --connections 2000")]
 pub(crate) struct Args {
     /// The peer, a `taut serve` on tcp:// or unix: [default: servers of our own on 127.0.0.1]
     #[arg(value_name = "ENDPOINT")]
@@ -86,7 +86,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let run = Run::start("crowd")?;
     plan.spot = args.spot(&run.interrupt)?;
     let outcome = {
-        let mut progress = run.progress("crowd", 0, 1);
+        let mut progress = run.progress("connections", 0, 1);
         crowd::run(&plan, &run.interrupt, &mut progress)?
     };
     let findings = findings::of_crowd(&outcome.rows);

@@ -6,7 +6,7 @@ use taut_serve::crowd::{self, CrowdEngine, HostOrder, HostProgram};
 use crate::exit::Code;
 use crate::input;
 
-/// The server under test of `taut crowd`, a process of its own; started by `taut crowd` and `taut serve`
+/// The server under test of `taut connections`, a process of its own; started by it and `taut serve`
 #[derive(Debug, clap::Args)]
 #[command(hide = true)]
 pub(crate) struct Args {

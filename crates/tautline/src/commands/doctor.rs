@@ -10,13 +10,26 @@ use crate::run::Run;
 
 /// This host: what the tool itself costs here, what of Tautline works, and what is missing and why
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  taut doctor --json       for a report of what does not work
+  sudo taut doctor --ble   can this host have a Bluetooth LE link, and what bounds it?")]
 pub(crate) struct Args {
+    /// What a Bluetooth LE link needs, and no more: the kernel, the adapters, and what their controllers
+    /// say of their features, buffers and PHYs (as root). Exit code 4 if no adapter here can have one
+    #[arg(long)]
+    ble: bool,
     #[command(flatten)]
     output: OutputArgs,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let run = Run::start("doctor")?;
+    if args.ble {
+        let ble = doctor::ble();
+        let recording = run.finish(Ended::Complete, ble.rows.into_iter().map(Row::Check).collect());
+        let code = args.output.emit(&Document::new(recording, Vec::new()))?;
+        return Ok(if ble.is_possible { code } else { Code::Missing });
+    }
     let rows = rows();
     let recording = run.finish(Ended::Complete, rows);
     args.output.emit(&Document::new(recording, Vec::new()))

@@ -1,13 +1,12 @@
 mod recorded;
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use recorded::{Asked, Recording};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -92,7 +91,7 @@ pub(crate) struct Args {
     /// limits; its scenario is written to FILE, for taut air
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, value_parser = output::out_file())]
     model: Option<Option<PathBuf>>,
-    /// Directions that --full, --json, --html and --perfetto report, worst first
+    /// Directions that --full, --json, --html and --perfetto report, worst first; of a trace as many threads and waits
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
     top: u16,
     /// Fail with code 3 when a cause is found with more than this share of a direction's time (may be repeated)
@@ -223,7 +222,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     // A pipe can't be read again: whatever can't be written, all else is.
     let text = match args.json {
         true => output::printable_json(&document.to_json()),
-        false => output::printable_lines(&document.to_text(args.full)),
+        false => output::fitted(|| output::printable_lines(&document.to_text(args.full))),
     };
     let mut is_told = output::is_done(output::print(&text));
     if let Some(path) = &args.perfetto {
@@ -288,7 +287,7 @@ fn explain(
         Some(spans) => engine.with_spans(spans),
         None => engine,
     };
-    let (input, length) = open(path).with_context(|| format!("{name} can't be opened"))?;
+    let (input, length) = open(path).map_err(|error| Error::Input(format!("{name} can't be opened: {error}")))?;
     let bar = progress(length, &name);
     let done = Arc::new(AtomicU64::new(0));
     let source = Stoppable { from: input, interrupt: interrupt.clone(), done: Arc::clone(&done) };
@@ -415,6 +414,7 @@ fn remarks(counts: &Counts, clock_steps: u64, reader: &Reader<'_>, interrupt: &I
         remarks.push(format!("{count} other captures in the archive were not read: {others}{more}. Unpack them."));
     }
     let lost = reader.lost_by_capture();
+    let unknown_link = unknown_link(counts.first_unknown_link.unwrap_or_default());
     let told = [
         (lost, "packets were lost by the capturing program, as it says itself."),
         (
@@ -422,16 +422,26 @@ fn remarks(counts: &Counts, clock_steps: u64, reader: &Reader<'_>, interrupt: &I
             "× the clock of the capture was set, or stood far ahead in a few packets; no time is booked for \
              that, and times around it may be wrong.",
         ),
-        (counts.unknown_link, "packets are of a link type that is not read."),
+        (counts.unknown_link, &unknown_link),
         (
             // Beside connections, other traffic is no wonder.
             if counts.tcp + counts.udp == 0 { counts.not_tcp } else { 0 },
-            "packets are of other protocols, or in tunnels that are not looked into (GRE, VXLAN, MPLS, IP in IP).",
+            "packets are of other protocols than TCP and UDP, or encrypted (IPsec).",
         ),
+        (
+            counts.tunnelled,
+            "packets came in tunnels (GRE, VXLAN, Geneve, GTP, IP in IP): what is told is of the connections in them.",
+        ),
+        (counts.tunnel_copies, "segments came in a tunnel and without it: these copies are left out."),
         (counts.fragments, "packets are later fragments of datagrams; what they carry is not seen."),
         (
             counts.cut,
-            "packets are cut off before the end of their TCP or UDP header; capture at least 128 bytes of each.",
+            if counts.tunnelled == 0 {
+                "packets are cut off before the end of their TCP or UDP header; capture at least 128 bytes of each."
+            } else {
+                "packets are cut off before the end of their TCP or UDP header; in a tunnel, capture at least 256 \
+                 bytes of each."
+            },
         ),
         (
             counts.openings_cut,
@@ -457,7 +467,7 @@ fn remarks(counts: &Counts, clock_steps: u64, reader: &Reader<'_>, interrupt: &I
         (
             counts.evicted,
             "connections or flows were booked before their end: too many were open at once. One that went on after \
-             that is counted again.",
+             that has a breakdown for each part.",
         ),
     ];
     remarks.extend(told.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
@@ -468,6 +478,19 @@ fn remarks(counts: &Counts, clock_steps: u64, reader: &Reader<'_>, interrupt: &I
         ));
     }
     remarks
+}
+
+/// What their packets are, of whom captures are met most.
+fn unknown_link(number: u16) -> String {
+    let name = match number {
+        105 | 119 | 127 | 163 | 192 => ": Wi-Fi in monitor mode, mostly encrypted; capture on the interface itself",
+        187 => ": Bluetooth without the direction of packets",
+        189 | 220 | 249 | 266 => ": USB",
+        195 | 215 | 230 | 283 => ": IEEE 802.15.4",
+        227 => ": CAN",
+        _ => "",
+    };
+    format!("packets are of a link type that is not read ({number}{name}).")
 }
 
 fn open(path: &Path) -> io::Result<(OwnedFd, Option<u64>)> {
@@ -522,7 +545,7 @@ impl Seek for Stoppable {
 }
 
 fn progress(length: Option<u64>, name: &str) -> ProgressBar {
-    let Some(length) = length.filter(|&length| length >= WITH_BAR && io::stderr().is_terminal()) else {
+    let Some(length) = length.filter(|&length| length >= WITH_BAR && run::has_bars()) else {
         return ProgressBar::hidden();
     };
     let bar = ProgressBar::new(length);

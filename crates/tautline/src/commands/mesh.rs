@@ -1,5 +1,5 @@
 use std::fs;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -88,7 +88,8 @@ struct RunArgs {
     #[cfg_attr(feature = "fleet", arg(required_unless_present = "on", conflicts_with = "on"))]
     #[cfg_attr(not(feature = "fleet"), arg(required = true))]
     via: Option<Via>,
-    /// The NATS servers that agents are on: nats://HOST:PORT,HOST…?user=NAME&password-file=PATH&tls=on&ca=PATH
+    /// The NATS servers that agents are on: nats://HOST:PORT,HOST…?user=NAME&password-file=PATH&tls=on&ca=PATH;
+    /// creds=PATH and nkey=PATH are other ways to get in
     #[cfg(feature = "fleet")]
     #[arg(long, value_name = "SERVERS", value_parser = super::agent::ReadServers)]
     on: Option<Servers>,
@@ -163,7 +164,11 @@ fn check(args: &CheckArgs) -> anyhow::Result<Code> {
     let (plan, pairs) = args.plan.read()?;
     let file = output::shown(&args.plan.file);
     let document = MeshCheckDocument::new(file, plan.pairs.to_string(), Sums::of(&plan, &pairs));
-    output::print(&if args.json { output::printable_json(&document.to_json()) } else { document.to_text() })?;
+    let text = match args.json {
+        true => output::printable_json(&document.to_json()),
+        false => output::fitted(|| document.to_text()),
+    };
+    output::print(&text)?;
     Ok(Code::Ok)
 }
 
@@ -181,7 +186,7 @@ fn measure(args: &RunArgs) -> anyhow::Result<Code> {
     let stop = interrupt.flag();
     let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let began = clock::now();
-    let teller = Teller { bar: run::progress_bar(), is_seen: std::io::stderr().is_terminal() };
+    let teller = Teller { bar: run::progress_bar(), is_seen: run::has_bars() };
     let outcome = measure(&stop, &teller);
     teller.bar.finish_and_clear();
     let (outcome, failed) = match outcome {
@@ -295,7 +300,7 @@ fn make_room(out: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How far it is, on stderr: a bar on a terminal, and a line for each part elsewhere.
+/// How far it is, on stderr: a bar on a terminal that has bars, and a line for each part elsewhere.
 struct Teller {
     bar: ProgressBar,
     is_seen: bool,

@@ -24,7 +24,7 @@ use crate::{findings, input};
 ///
 /// Sends on an absolute schedule and tells of each message when it was intended, sent, left the host (from the kernel's
 /// timestamps), was acknowledged and arrived. A plain Linux reader acknowledges at once and so hides Nagle's algorithm:
-/// --peer-ack and --foreign-peer choose other receivers.
+/// --peer-ack and --emulate-delack choose other receivers.
 ///
 /// A receiver on this host has two rows: both ends on one processor, and each on one of its own.
 /// They share --time, half of it each.
@@ -32,8 +32,8 @@ use crate::{findings, input};
 #[command(after_help = "Examples:
   taut pace tcp://10.0.0.2:9100 --size 128 --period 10ms
   taut pace tcp://127.0.0.1:9100 --nagle on --peer-ack delayed
-  taut pace 'air:paper-000?ci=15ms'                                over a simulated Bluetooth LE link, in virtual time
-  taut pace --foreign-peer 56ms --nagle on --perfetto trace.json   needs root: a namespace and a TUN device")]
+  taut pace 'air:paper-000?ci=15ms'                                  over a simulated Bluetooth LE link, in virtual time
+  taut pace --emulate-delack 56ms --nagle on --perfetto trace.json   needs root: a namespace and a TUN device")]
 pub(crate) struct Args {
     /// The receiver: `taut serve`, with --plain any server that reads, or a simulated link (air:SCENARIO)
     #[arg(value_name = "ENDPOINT", required_unless_present = "foreign_peer", conflicts_with = "foreign_peer")]
@@ -55,10 +55,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "on|off", value_parser = input::switch)]
     nagle: Option<bool>,
     /// Send to a built-in peer unlike Linux, which acknowledges after this time
-    #[arg(long, visible_alias = "emulate-delack", value_name = "TIME", value_parser = input::duration)]
+    #[arg(long = "emulate-delack", alias = "foreign-peer", value_name = "TIME", value_parser = input::duration)]
     foreign_peer: Option<Duration>,
-    /// Round the foreign peer's delay up to the next tick of this length
-    #[arg(long, visible_alias = "delack-tick", value_name = "TIME", requires = "foreign_peer",
+    /// Round that peer's delay up to the next tick of this length
+    #[arg(long = "delack-tick", alias = "foreign-tick", value_name = "TIME", requires = "foreign_peer",
           value_parser = input::positive_duration)]
     foreign_tick: Option<Duration>,
     /// Send under SCHED_FIFO (needs CAP_SYS_NICE)
@@ -199,7 +199,7 @@ impl Args {
 
     fn plan(&self) -> anyhow::Result<PacePlan> {
         if self.foreign_peer.is_some() && (self.link.plain || self.link.peer_ack != AckPolicy::System) {
-            let text = "the foreign peer acknowledges after its own time: leave --peer-ack and --plain out";
+            let text = "the peer of --emulate-delack acknowledges after its own time: leave --peer-ack and --plain out";
             return Err(Error::Input(text.into()).into());
         }
         if self.link.plain && self.thresholds.asserts() {
@@ -229,7 +229,7 @@ impl Args {
                 (None, Some(endpoint)) => PeerKind::Server { endpoint: endpoint.clone(), acks: self.link.peer_ack },
                 (None, None) => return Err(Error::Input("name an endpoint".into()).into()),
             },
-            (None, None) => return Err(Error::Input("name an endpoint, or --foreign-peer".into()).into()),
+            (None, None) => return Err(Error::Input("name an endpoint, or --emulate-delack".into()).into()),
         };
         let mut options: Vec<SocketOption> = self.nagle.map(|on| SocketOption::Nodelay(!on)).into_iter().collect();
         options.extend(self.link.opt.iter().cloned());

@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// Silence after which a client is dropped
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = input::positive_duration, help_heading = "Limits")]
     idle: Duration,
-    /// Connections of a crowd, of which there is one at a time; 0 takes none
+    /// Connections of one `taut connections`, of which there is one at a time; 0 takes none
     #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = "Limits")]
     max_crowd: usize,
     /// Don't let clients change how their Bluetooth LE links are received (MTU, buffer, the

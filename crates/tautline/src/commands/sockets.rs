@@ -64,7 +64,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         Ok(document) => document,
         Err(code) => return Ok(code),
     };
-    output::print(&if args.json { document.to_json() } else { document.to_text(args.all) })?;
+    let text = match args.json {
+        true => document.to_json(),
+        false => output::fitted(|| document.to_text(args.all)),
+    };
+    output::print(&text)?;
     Ok(if document.ended == Ended::Interrupted { Code::Interrupted } else { Code::Ok })
 }
 

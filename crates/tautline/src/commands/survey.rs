@@ -204,7 +204,7 @@ impl Survey {
             let due = watch.due();
             clock::sleep_until(if watch.is_enough() { due.min(end) } else { due });
         }
-        let row = watch.interval(clock::now()).row;
+        let row = watch.interval(clock::now())?.row;
         let settings = settings::judge(&row, before, Counters::read());
         self.findings.extend(findings::of_watch(&row));
         self.rows.push(Row::Watch(Box::new(row)));

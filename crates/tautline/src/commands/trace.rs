@@ -1,10 +1,12 @@
 mod left;
+mod live;
 mod names;
 mod peer;
 mod radio;
 mod record;
 mod trial;
 mod unit;
+mod unread;
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,6 +16,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
+use live::Live;
 use names::{Names, named};
 use record::{Both, Recording};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -57,8 +60,8 @@ use crate::{input, output, run};
   sudo taut trace -- l2cat connect 00:11:22:33:44:55 133  Bluetooth: who held what the program wrote
 
 Of Unix sockets, UDP and pipes it tells who waits for whom; with --port only TCP is traced.
-Not seen: splice, children that a program forked before; io_uring on anything but TCP, and before
-Linux 6.3 on TCP. With --json the command's standard output goes to standard error.
+Not seen: children that a program forked before; io_uring and writes by splice on anything but TCP,
+and before Linux 6.3 on TCP. With --json the command's standard output goes to standard error.
 docs/trace.md has a worked case; `taut sockets` needs no right and tells less."
 )]
 pub(crate) struct Args {
@@ -90,7 +93,7 @@ pub(crate) struct Args {
     /// Record what was seen for `taut explain FILE`, up to 1 GiB
     #[arg(long, value_name = "FILE", value_parser = output::out_file())]
     events: Option<PathBuf>,
-    /// Directions that --full, --json, --html and --perfetto report, worst first
+    /// Directions that --full, --json, --html and --perfetto report, worst first; as many threads and waits
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
     top: u16,
     /// Print one JSON object instead of text
@@ -174,7 +177,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     // It can't be repeated: whatever can't be written, all else is.
     let text = match args.json {
         true => output::printable_json(&document.to_json()),
-        false => output::printable_lines(&document.to_text(args.full)),
+        false => output::fitted(|| output::printable_lines(&document.to_text(args.full))),
     };
     let mut is_told = output::is_done(output::print(&text)) && is_recorded;
     if let Some(path) = &args.perfetto {
@@ -259,6 +262,7 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
         anstream::eprintln!("taut: {done} on its connections every now and then, and puts it back");
     }
     let mut has_ended = false;
+    let mut live = Live::start(&what, !args.command.is_empty(), clock::now());
     let begun = read_clock();
     loop {
         // A trial's last look may come late.
@@ -277,6 +281,9 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
             (recording, is_recorded) = (None, false);
         }
         names.learn(&mut tracer, clock::now());
+        if let Some(live) = &mut live {
+            live.go_on(clock::now(), &trace, &tracer, &names);
+        }
         let mut next = clock::now() + pause;
         if let Some(trial) = trial.as_mut() {
             let processes = names.processes().chain(named_pids.iter().copied());
@@ -289,6 +296,7 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
             clock::sleep_until(next);
         }
     }
+    drop(live);
     let trial = trial.map(|trial| trial.finish(&trace));
     let stopped = clock::now();
     // A trace without an end of its own is complete when its user ends it.
@@ -296,6 +304,7 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
     let left = if has_ended { left::remark(&tracer) } else { None };
     tracer.stop(&mut Both { trace: &mut trace, recording: recording.as_mut() });
     names.learn(&mut tracer, stopped);
+    let waited = unread::remarks(&tracer);
     let mut command_failed = false;
     if let Target::Child(child) = &mut target {
         match child.try_wait()? {
@@ -308,12 +317,11 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
         }
     }
     remarks.extend(left);
+    remarks.extend(waited);
     remarks.extend(unseen(&tracer, is_by_process));
     let mut result = trace.finish(stopped);
     let program = |pid: u32| names.of(pid);
-    for direction in &mut result.worst {
-        direction.program = direction.thread.and_then(|thread| tracer.process_of(thread)).map(program);
-    }
+    result.name_programs(|thread| tracer.process_of(thread).map(program));
     // Of a port both ends are traced.
     remarks.extend(if is_by_process { peer::remark(&result.worst, &tracer) } else { None });
     let ended = if is_partial { Ended::Interrupted } else { Ended::Complete };
@@ -340,8 +348,8 @@ fn facts(
         command_line: run::command_line(),
         ended,
         traced: traced.to_owned(),
-        records: tracer.records(),
-        lost_records: tracer.lost(),
+        records: Some(tracer.records()),
+        lost_records: Some(tracer.lost()),
         missing_hooks: tracer.missing().iter().map(|&hook| hook.to_owned()).collect(),
         clock: Some(clock),
         remarks,

@@ -6,6 +6,7 @@ use taut_link::{Error, clock};
 use taut_record::{Ended, FORMAT_VERSION, WatchedPlace};
 use taut_report::figures::Span;
 use taut_report::{EndedLoss, WatchDocument, WatchMetrics, watch_summary};
+use taut_source::counting::Counter;
 
 use crate::exit::Code;
 use crate::figures::{ExportArgs, Exports, interval};
@@ -15,9 +16,11 @@ use crate::{output, run};
 /// Watch all TCP connections of this host: which lose time now, to what, and since when
 ///
 /// In a terminal it shows a table, renewed after each interval; else it prints a line or two whenever a loss begins or
-/// ends, which suits a journal. It needs no right, changes nothing, loads nothing into the kernel, and takes about one
-/// percent of a processor at most. What waits is looked at 50 times a second, all else as often as that allows. The
-/// options of other users' programs take root: without them, waits for Nagle's algorithm are not told.
+/// ends, which suits a journal. It needs no right, changes nothing, and takes about one percent of a processor at most.
+/// What waits is looked at 50 times a second, all else as often as that allows. The options of other users' programs
+/// take root: without them, waits for Nagle's algorithm are not told. Where that is allowed (root, or CAP_BPF and
+/// CAP_PERFMON), the kernel counts as well what falls between two looks: segments and handshakes sent again, with the
+/// time they took, and refused and reset connections.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sudo taut watch                    the whole host, until Ctrl-C
@@ -25,6 +28,7 @@ use crate::{output, run};
   sudo taut watch --for 10m > losses.log
   taut watch --port 5432 --threshold 20
   sudo taut watch --prometheus 9465  sums for a collector, at http://127.0.0.1:9465/metrics
+  taut watch --grade 1               looks alone: nothing is loaded into the kernel
 
 docs/watch.md says what is seen, and has a systemd unit; `taut trace` explains what `taut watch` finds.")]
 pub(crate) struct Args {
@@ -44,6 +48,9 @@ pub(crate) struct Args {
     /// Tell what takes this part of a connection's time, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 5, value_parser = clap::value_parser!(u8).range(5..=100))]
     threshold: u8,
+    /// 1: looks alone. 2: the kernel also counts losses between two looks. Default: 2 where that is allowed, else 1
+    #[arg(long, value_name = "GRADE", value_parser = clap::value_parser!(u8).range(1..=2))]
+    grade: Option<u8>,
     /// Print one JSON object a line, for each interval
     #[arg(long)]
     json: bool,
@@ -87,9 +94,19 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         return Err(Error::Input("--json and --jsonl - both write to stdout: leave one out".into()).into());
     }
     let interrupt = run::interrupt_on_signals()?;
-    let mut watch = HostWatch::begin(args.port, MOST_WORK, f64::from(args.threshold) / 100.0)?;
+    // First, so that it misses nothing that the first look sees.
+    let (counter, why) = match counter(args.grade) {
+        Ok(counter) => (counter, None),
+        Err(why) if args.grade.is_some() => {
+            anstream::eprintln!("taut: no grade 2: {why}");
+            return Ok(Code::Missing);
+        }
+        Err(why) => (None, Some(format!("Grade 1: losses between two looks are not counted. {why}"))),
+    };
+    let grade = Grade { number: 1 + u8::from(counter.is_some()), why };
+    let mut watch = HostWatch::begin(args.port, MOST_WORK, f64::from(args.threshold) / 100.0)?.with(counter);
     let mut metrics = Metrics::open(&args.exports)?;
-    let mut screen = Screen::open(&args)?;
+    let mut screen = Screen::open(&args, &grade)?;
     let begin = watch.from();
     let end = args.time.map(|time| begin + time);
     loop {
@@ -100,7 +117,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         let to = from + args.every;
         if now >= to || is_over {
             // What is left of an interval is one as well, if it has enough looks for a verdict.
-            let document = document(watch.interval(now));
+            let document = document(watch.interval(now)?, &grade);
             metrics.add(&document);
             screen.show(&document)?;
         }
@@ -117,13 +134,40 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let is_partial = interrupt.is_set() && (args.once || args.time.is_some());
     if !args.json && !args.once && !args.exports.take_stdout() {
         let ended = if is_partial { Ended::Interrupted } else { Ended::Complete };
-        let totals: Vec<EndedLoss> = watch.finish().into_iter().map(total).collect();
-        output::print(&watch_summary(ended, nanos(watched), &totals))?;
+        let (totals, counted) = watch.finish();
+        let totals: Vec<EndedLoss> = totals.into_iter().map(total).collect();
+        output::print(&output::fitted(|| watch_summary(ended, nanos(watched), &totals, &counted)))?;
     }
     Ok(match (is_whole, is_partial) {
         (false, _) => Code::Failed,
         (true, true) => Code::Interrupted,
         (true, false) => Code::Ok,
+    })
+}
+
+/// How much is looked at.
+struct Grade {
+    number: u8,
+    /// Why it is not more, where that was not asked for.
+    why: Option<String>,
+}
+
+/// Has the kernel count, where that is wanted.
+///
+/// # Errors
+/// Why it does not, with what to do.
+fn counter(grade: Option<u8>) -> Result<Option<Counter>, String> {
+    if grade == Some(1) {
+        return Ok(None);
+    }
+    Counter::start().map(Some).map_err(|error| {
+        if error.is_missing_right() {
+            // A line with these two alone would take the others away.
+            "That takes root, or `sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search+ep` on the program."
+                .to_owned()
+        } else {
+            format!("That takes a kernel from 5.10 on with BTF: {error}.")
+        }
     })
 }
 
@@ -147,7 +191,7 @@ const CLEAR_LINE: &str = "\x1b[K";
 const CLEAR_BELOW: &str = "\x1b[J";
 
 impl Screen {
-    fn open(args: &Args) -> anyhow::Result<Self> {
+    fn open(args: &Args, grade: &Grade) -> anyhow::Result<Self> {
         let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         Ok(match args {
             Args { json: true, .. } => Self::Json,
@@ -159,6 +203,10 @@ impl Screen {
             }
             _ => {
                 anstream::eprintln!("taut: watching; Ctrl-C ends it");
+                match &grade.why {
+                    Some(why) => anstream::eprintln!("  {why}"),
+                    None => anstream::eprintln!("  Grade {}.", grade.number),
+                }
                 Self::Log
             }
         })
@@ -168,8 +216,8 @@ impl Screen {
         let text = match self {
             Self::Json => document.to_json(),
             Self::Silent => return Ok(()),
-            Self::Table => document.to_table(None),
-            Self::Log => document.to_log(),
+            Self::Table => output::fitted(|| document.to_table(None)),
+            Self::Log => output::fitted(|| document.to_log()),
             Self::Live => {
                 let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
                 let size = size.filter(|size| size.ws_row > 0 && size.ws_col > 0);
@@ -205,10 +253,11 @@ impl Drop for Screen {
     }
 }
 
-fn document(Interval { row, ended }: Interval) -> WatchDocument {
+fn document(Interval { row, ended, counted }: Interval, grade: &Grade) -> WatchDocument {
     WatchDocument {
         format_version: FORMAT_VERSION,
         command: "watch".to_owned(),
+        grade: grade.number,
         at_unix_ms: unix_ms(),
         span_ns: row.span_ns,
         connections: row.connections,
@@ -218,7 +267,8 @@ fn document(Interval { row, ended }: Interval) -> WatchDocument {
         work_ns: row.work_ns,
         losses: row.losses,
         ended: ended.into_iter().map(over).collect(),
-        remarks: row.remarks,
+        counted,
+        remarks: row.remarks.into_iter().chain(grade.why.clone()).collect(),
     }
 }
 

@@ -14,14 +14,16 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::brokers::NatsServer;
-use crate::support::{free_port, taut, text};
+use crate::support::brokers::{NatsServer, Port};
+use crate::support::{taut, text};
 
 /// A nats-server that keeps what it has, and agents on it.
 pub(crate) struct Fleet {
     test: &'static str,
     pub(crate) server: Option<NatsServer>,
     pub(crate) port: u16,
+    /// The same while the server is not there.
+    _kept: Port,
     /// Of the server, and how agents get in.
     pub(crate) options: Vec<String>,
     pub(crate) query: String,
@@ -52,7 +54,8 @@ impl Fleet {
     pub(crate) fn new(test: &'static str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let (options, query) = (Vec::new(), String::new());
-        Self { test, server: None, port: free_port(), options, query, agents: BTreeMap::new(), directory }
+        let kept = Port::keep();
+        Self { test, server: None, port: kept.number, _kept: kept, options, query, agents: BTreeMap::new(), directory }
     }
 
     /// `None`, and the test counted as skipped, where there is no nats-server.
@@ -207,19 +210,37 @@ pub(crate) fn reasons(document: &Value, work: usize) -> BTreeSet<String> {
     failed.map(|pair| pair["reached"]["why"].as_str().unwrap().to_owned()).collect()
 }
 
+/// By each process's own word. The kernel's lists by thread miss children whose thread ends while they are read, and
+/// those of an agent's runtime end whenever they are idle.
 pub(crate) fn children(parent: u32) -> Vec<u32> {
-    let list = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
-    let mut all: Vec<u32> = list.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
-    // Threads have children of their own.
-    for task in fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten() {
-        let list = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-        all.extend(list.split_whitespace().map(|pid| pid.parse::<u32>().unwrap()));
-    }
-    all.sort_unstable();
-    all.dedup();
-    all
+    let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let parent_of = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // After the name, which may contain anything, come the state and the parent.
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse::<u32>().ok()
+    };
+    pids.filter(|pid| parent_of(pid) == Some(parent)).collect()
 }
 
 pub(crate) fn command_of(pid: u32) -> String {
     text(&fs::read(Path::new("/proc").join(pid.to_string()).join("cmdline")).unwrap_or_default())
+}
+
+/// No two results of works that are alone, and none of looks, share a host and a moment. Returns how many there are.
+pub(crate) fn assert_alone(results: &[Value], works: &[u64]) -> usize {
+    let is_alone = |result: &&Value| match result["what"].as_str() {
+        Some("measured") => works.contains(&result["work"].as_u64().unwrap()),
+        what => what == Some("explained"),
+    };
+    let time = |result: &Value, key: &str| result[key].as_u64().unwrap();
+    let mut alone: Vec<&Value> = results.iter().filter(is_alone).collect();
+    alone.sort_by_key(|result| time(result, "begin_unix_ns"));
+    let hosts = |result: &Value| [result["agent"].clone(), result["peer"].clone()];
+    for (number, one) in alone.iter().enumerate() {
+        let end = time(one, "end_unix_ns");
+        for other in alone[number + 1..].iter().take_while(|other| time(other, "begin_unix_ns") < end) {
+            assert!(!hosts(one).iter().any(|host| hosts(other).contains(host)), "{one}\n{other}");
+        }
+    }
+    alone.len()
 }

@@ -1,12 +1,14 @@
-//! A path between two network namespaces, with delay, rate, and drops of one's choice. What passes its two ends is kept
-//! as two captures, one at the sender and one at the receiver.
+//! A path between two network namespaces, with delay, rate, and drops of one's choice, over routers in namespaces of
+//! their own if wanted. What passes the two ends of each way is kept as two captures.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 #![expect(unsafe_code, reason = "rustix has no wrapper for the request that makes a TUN device")]
 
+pub(crate) mod episodes;
 pub(crate) mod traffic;
 
 use std::collections::VecDeque;
 use std::fs::File;
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::Command;
 use std::sync::Arc;
@@ -34,30 +36,74 @@ pub(crate) struct Conditions {
     pub(crate) lost: Vec<u64>,
 }
 
-/// Two namespaces with a path between them; all of it goes away with this.
+impl Conditions {
+    /// How long a packet to the receiver takes, at least and at most, in nanoseconds.
+    pub(crate) fn way_ns(&self) -> RangeInclusive<i64> {
+        let queue = self.rate.map_or(0, |rate| self.queue_bytes * 8_000_000_000 / rate);
+        let least = self.delay.as_nanos() as i64;
+        least..=least + queue as i64
+    }
+}
+
+/// Namespaces with a path between them; all of it goes away with this.
 pub(crate) struct Path {
-    names: [String; 2],
+    /// The sender's, the receiver's, and those of routers.
+    names: Vec<String>,
     stop: Arc<AtomicBool>,
-    driver: Option<JoinHandle<[Vec<u8>; 2]>>,
+    drivers: Vec<JoinHandle<[Vec<u8>; 2]>>,
 }
 
 impl Path {
     pub(crate) fn start(conditions: &Conditions) -> Result<Self, String> {
+        let ends = [(0, "tun0", Some(format!("{SENDER}/24"))), (1, "tun0", Some(format!("{RECEIVER}/24")))];
+        Self::with_ends(0)?.join(conditions, ends)
+    }
+
+    /// By way of a router, with a way on either side of it.
+    pub(crate) fn start_routed(near: &Conditions, far: &Conditions) -> Result<Self, String> {
+        let [sender, receiver] = [SENDER, RECEIVER].map(|address| Some(format!("{address}/32")));
+        let path = Self::with_ends(1)?.join(near, [(0, "tun0", sender), (2, "tun0", None)])?;
+        let path = path.join(far, [(2, "tun1", None), (1, "tun0", receiver)])?;
+        for name in &path.names[..2] {
+            ip(&["-n", name, "route", "add", "default", "dev", "tun0"])?;
+        }
+        let router = &path.names[2];
+        ip(&["-n", router, "route", "add", SENDER, "dev", "tun0"])?;
+        ip(&["-n", router, "route", "add", RECEIVER, "dev", "tun1"])?;
+        inside(router, || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1"))
+            .map_err(|error| format!("no forwarding: {error}"))?;
+        Ok(path)
+    }
+
+    /// Two ends and so many routers, not connected.
+    fn with_ends(routers: usize) -> Result<Self, String> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let names = ["a", "b"].map(|end| format!("taut-explain-{}-{number}{end}", std::process::id()));
-        let mut path = Self { names: names.clone(), stop: Arc::default(), driver: None };
-        names.iter().try_for_each(|name| ip(&["netns", "add", name]))?;
-        let devices = names.each_ref().map(|name| inside(name, device));
-        let [Ok(near), Ok(far)] = devices else { return Err(format!("no TUN device: {devices:?}")) };
-        for (name, address) in names.iter().zip([SENDER, RECEIVER]) {
-            ip(&["-n", name, "address", "add", &format!("{address}/24"), "dev", "tun0"])?;
+        let ends = ["a", "b", "r"].iter().take(2 + routers);
+        let names = ends.map(|end| format!("taut-explain-{}-{number}{end}", std::process::id())).collect();
+        let path = Self { names, stop: Arc::default(), drivers: Vec::new() };
+        for name in &path.names {
+            ip(&["netns", "add", name])?;
             ip(&["-n", name, "link", "set", "lo", "up"])?;
-            ip(&["-n", name, "link", "set", "tun0", "up", "mtu", "1500"])?;
         }
-        let (stop, conditions) = (Arc::clone(&path.stop), conditions.clone());
-        path.driver = Some(thread::spawn(move || Driver::new([near, far], conditions).run(&stop)));
         Ok(path)
+    }
+
+    /// Puts a way between devices of two namespaces, which get these addresses.
+    fn join(mut self, conditions: &Conditions, ends: [(usize, &str, Option<String>); 2]) -> Result<Self, String> {
+        let devices = ends.each_ref().map(|(end, name, _)| inside(&self.names[*end], || device(name)));
+        let [Ok(near), Ok(far)] = devices else { return Err(format!("no TUN device: {devices:?}")) };
+        for (end, name, address) in &ends {
+            if let Some(address) = address {
+                ip(&["-n", &self.names[*end], "address", "add", address, "dev", name])?;
+            }
+        }
+        for (end, name, _) in &ends {
+            ip(&["-n", &self.names[*end], "link", "set", name, "up", "mtu", "1500"])?;
+        }
+        let (stop, conditions) = (Arc::clone(&self.stop), conditions.clone());
+        self.drivers.push(thread::spawn(move || Driver::new([near, far], conditions).run(&stop)));
+        Ok(self)
     }
 
     /// Runs something on a thread inside the sender's (0) or the receiver's (1) namespace.
@@ -70,6 +116,11 @@ impl Path {
         thread::spawn(move || inside(&name, run))
     }
 
+    /// The sender's (0) or the receiver's (1) namespace.
+    pub(crate) fn name(&self, end: usize) -> &str {
+        &self.names[end]
+    }
+
     /// A program that will run inside the sender's (0) or the receiver's (1) namespace.
     pub(crate) fn command(&self, end: usize, program: &str) -> Command {
         let mut command = Command::new("ip");
@@ -78,9 +129,15 @@ impl Path {
     }
 
     /// Ends the path; the captures at the sender and at the receiver.
-    pub(crate) fn finish(mut self) -> [Vec<u8>; 2] {
+    pub(crate) fn finish(self) -> [Vec<u8>; 2] {
+        let mut captures = self.finish_all().into_iter();
+        [captures.next().unwrap(), captures.next_back().unwrap()]
+    }
+
+    /// The same, with what passed on both sides of each router, from the sender on.
+    pub(crate) fn finish_all(mut self) -> Vec<Vec<u8>> {
         self.stop.store(true, Ordering::Relaxed);
-        self.driver.take().unwrap().join().unwrap()
+        std::mem::take(&mut self.drivers).into_iter().flat_map(|driver| driver.join().unwrap()).collect()
     }
 }
 
@@ -109,6 +166,15 @@ pub(crate) fn inside<T: Send>(name: &str, run: impl FnOnce() -> T + Send) -> T {
     })
 }
 
+/// Lets this thread, and those that it makes, run before all others, where that is allowed: nothing of a path and its
+/// programs is then late because the machine is busy. A single processor they would have for themselves, until the
+/// kernel stops them for a while (`sched_rt_runtime_us`).
+pub(crate) fn before_others() {
+    if thread::available_parallelism().is_ok_and(|processors| processors.get() > 1) {
+        let _ = taut_link::clock::set_fifo_scheduling();
+    }
+}
+
 /// `struct ifreq` (netdevice(7)), as large as on any architecture.
 #[repr(C, align(8))]
 struct InterfaceRequest {
@@ -122,12 +188,12 @@ const TUNSETIFF: libc::Ioctl = 0x4004_54ca;
 const IFF_TUN: i16 = 1;
 const IFF_NO_PI: i16 = 0x1000;
 
-pub(crate) fn device() -> Result<OwnedFd, String> {
+pub(crate) fn device(name: &str) -> Result<OwnedFd, String> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let device =
         rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(|error| format!("/dev/net/tun: {error}"))?;
     let mut request = InterfaceRequest { name: [0; 16], flags: IFF_TUN | IFF_NO_PI, rest: [0; 22] };
-    request.name[..4].copy_from_slice(b"tun0");
+    request.name[..name.len()].copy_from_slice(name.as_bytes());
     // SAFETY: the request reads and writes one struct ifreq, which the live `request` is as large as.
     let result = unsafe { libc::ioctl(device.as_raw_fd(), TUNSETIFF, std::ptr::from_mut(&mut request)) };
     if result < 0 { Err(std::io::Error::last_os_error().to_string()) } else { Ok(device) }
@@ -161,6 +227,7 @@ impl Driver {
     }
 
     fn run(mut self, stop: &AtomicBool) -> [Vec<u8>; 2] {
+        before_others();
         let mut buffer = vec![0; 2048];
         while !stop.load(Ordering::Relaxed) {
             for end in 0..2 {

@@ -8,9 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use taut_event::Holder;
 use taut_link::{Link, SocketOption, TcpInfo};
 
-use super::{Conditions, Path, RECEIVER};
+use super::{Conditions, Path, RECEIVER, before_others};
 use crate::support;
 
 const PORT: u16 = 9;
@@ -65,11 +66,22 @@ impl Traffic {
     /// Runs it: the sender's state in the kernel, and the captures at the sender and at the receiver.
     pub(crate) fn run(&self) -> Result<(Vec<Sample>, [Vec<u8>; 2]), String> {
         let path = Path::start(&self.conditions)?;
+        Ok((self.run_over(&path), path.finish()))
+    }
+
+    /// The same over a router, behind which there is another way: the captures at the sender, on both sides of the
+    /// router, and at the receiver.
+    pub(crate) fn run_routed(&self, behind: &Conditions) -> Result<(Vec<Sample>, Vec<Vec<u8>>), String> {
+        let path = Path::start_routed(&self.conditions, behind)?;
+        Ok((self.run_over(&path), path.finish_all()))
+    }
+
+    fn run_over(&self, path: &Path) -> Vec<Sample> {
         let (reader, buffer, this) = (self.reader, self.receive_buffer, self.clone());
         let receiver = path.spawn(1, move || serve(reader, buffer));
         let samples = path.spawn(0, move || this.send()).join().unwrap();
         receiver.join().unwrap();
-        Ok((samples, path.finish()))
+        samples
     }
 
     fn nodelay(&self) -> bool {
@@ -80,6 +92,7 @@ impl Traffic {
 pub(crate) type Sample = (Instant, TcpInfo);
 
 fn serve(reader: Reader, receive_buffer: Option<usize>) {
+    before_others();
     let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None).unwrap();
     rustix::net::sockopt::set_socket_reuseaddr(&socket, true).unwrap();
     if let Some(bytes) = receive_buffer {
@@ -115,6 +128,7 @@ fn serve(reader: Reader, receive_buffer: Option<usize>) {
 impl Traffic {
     /// Sends for a while, with the kernel's state meanwhile.
     fn send(&self) -> Vec<Sample> {
+        before_others();
         // One that had another at its connect is paced ever after.
         std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "reno").unwrap();
         std::fs::write("/proc/sys/net/ipv4/tcp_slow_start_after_idle", u8::from(self.starts_anew).to_string()).unwrap();
@@ -193,8 +207,14 @@ fn shares(parts: impl Iterator<Item = (&'static str, f64)>) -> Shares {
     shares
 }
 
-/// Who held the data between two samples, by the kernel's own state.
+/// Who held the data, by the kernel's own state.
 pub(crate) fn truth(samples: &[Sample], traffic: &Traffic) -> Shares {
+    let seconds = samples.windows(2).map(|pair| (pair[1].0 - pair[0].0).as_secs_f64());
+    shares(holders(samples, traffic).into_iter().zip(seconds))
+}
+
+/// The same, between each two samples.
+pub(crate) fn holders(samples: &[Sample], traffic: &Traffic) -> Vec<&'static str> {
     let is_bulk = matches!(traffic.sender, Sender::Bulk | Sender::Once(_));
     let nodelay = traffic.nodelay();
     let group = |before: &TcpInfo, now: &TcpInfo| {
@@ -223,8 +243,8 @@ pub(crate) fn truth(samples: &[Sample], traffic: &Traffic) -> Shares {
     let mut parts: Vec<_> = samples
         .windows(2)
         .map(|pair| {
-            let [(then, before), (at, now)] = pair else { unreachable!() };
-            (group(before, now), (*at - *then).as_secs_f64())
+            let [(_, before), (_, now)] = pair else { unreachable!() };
+            group(before, now)
         })
         .collect();
     // What a repetition waited for shows only once it leaves: since the last thing that happened before.
@@ -235,26 +255,31 @@ pub(crate) fn truth(samples: &[Sample], traffic: &Traffic) -> Shares {
                 info.data_segments_out == before.data_segments_out && info.bytes_acked == before.bytes_acked
             });
             let begin = end - quiet.count();
-            parts[begin..end].iter_mut().filter(|part| part.0 != "window").for_each(|part| part.0 = "loss");
+            parts[begin..end].iter_mut().filter(|part| **part != "window").for_each(|part| *part = "loss");
         }
     }
-    shares(parts.into_iter())
+    parts
 }
 
 pub(crate) fn said(direction: &Value) -> Shares {
     let held = direction["breakdown"].as_array().unwrap().iter().filter_map(|held| {
-        let group = match held["holder"].as_str().unwrap() {
-            "handshake" | "delivery" => return None,
-            "sending_program" | "peer_turn" | "cork" => "program",
-            "nagle" => "nagle",
-            "receive_window" | "receiving_program" => "window",
-            "loss_recovery" | "retransmission_timeout" | "tail_loss_probe" => "loss",
-            "not_known" => "not known",
-            _ => "network",
-        };
-        Some((group, held["held_ns"].as_f64().unwrap()))
+        let holder = Holder::ALL.into_iter().find(|holder| held["holder"] == holder.name()).unwrap();
+        Some((group(holder)?, held["held_ns"].as_f64().unwrap()))
     });
     shares(held)
+}
+
+/// What the kernel's state tells of a holder; nothing of what is before the data and behind it.
+pub(crate) fn group(holder: Holder) -> Option<&'static str> {
+    Some(match holder {
+        Holder::Handshake | Holder::Delivery => return None,
+        Holder::SendingProgram | Holder::PeerTurn | Holder::Cork => "program",
+        Holder::Nagle => "nagle",
+        Holder::ReceiveWindow | Holder::ReceivingProgram => "window",
+        Holder::LossRecovery | Holder::RetransmissionTimeout | Holder::TailLossProbe => "loss",
+        Holder::NotKnown => "not known",
+        _ => "network",
+    })
 }
 
 pub(crate) fn explain(capture: &[u8]) -> Value {
@@ -262,7 +287,12 @@ pub(crate) fn explain(capture: &[u8]) -> Value {
     file.write_all(capture).unwrap();
     let document = support::run_json(&format!("explain {}", file.path().display()));
     let directions = document["files"][0]["worst"].as_array().unwrap();
-    directions.iter().find(|direction| direction["to"] == format!("{RECEIVER}:{PORT}").as_str()).unwrap().clone()
+    directions.iter().find(|direction| direction["to"] == receiver()).unwrap().clone()
+}
+
+/// As a direction has it.
+pub(crate) fn receiver() -> String {
+    format!("{RECEIVER}:{PORT}")
 }
 
 /// Keeps a capture in the directory `TAUT_KEEP`, where that is set.

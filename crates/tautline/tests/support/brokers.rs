@@ -1,12 +1,15 @@
 //! Brokers of a test's own on loopback ports, their certificates, and what stands in their way.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+
+use rustix::net::{AddressFamily, SocketType};
 
 use super::{free_port, has, skip, wait_for_tcp};
 
@@ -46,6 +49,10 @@ impl Mosquitto {
 
     pub(crate) fn topic(&self, rest: &str) -> String {
         format!("mqtt://127.0.0.1:{}/{rest}", self.port)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 }
 
@@ -235,11 +242,30 @@ fn carry_back(mut from: TcpStream, mut to: TcpStream, (after, then): (u64, Then)
     let _ = from.shutdown(Shutdown::Both);
 }
 
+/// A port of loopback that is kept for a server which a test ends and starts again: meanwhile nobody else gets it who
+/// asks for any port, as many tests do at once. A server that reuses addresses (`SO_REUSEADDR`, as brokers do) has it.
+pub(crate) struct Port {
+    pub(crate) number: u16,
+    _kept: OwnedFd,
+}
+
+impl Port {
+    pub(crate) fn keep() -> Self {
+        // It is bound and never listens, so that it is in no server's way.
+        let kept = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        rustix::net::sockopt::set_socket_reuseaddr(&kept, true).unwrap();
+        rustix::net::bind(&kept, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let number = SocketAddrV4::try_from(rustix::net::getsockname(&kept).unwrap()).unwrap().port();
+        Self { number, _kept: kept }
+    }
+}
+
 /// A broker on a loopback port, which a test may kill and start again there; ended when dropped.
 pub(crate) struct Broker {
     command: Box<dyn Fn() -> Command + Send>,
     child: Option<Child>,
     pub(crate) port: u16,
+    _kept: Port,
     _directory: tempfile::TempDir,
 }
 
@@ -270,7 +296,8 @@ impl Broker {
             skip(test, &format!("{program} is not installed"));
             return None;
         }
-        let (port, directory) = (free_port(), tempfile::tempdir().unwrap());
+        let (kept, directory) = (Port::keep(), tempfile::tempdir().unwrap());
+        let port = kept.number;
         let arguments = arguments(port, directory.path());
         let command = move || {
             let mut command = Command::new(program);
@@ -278,7 +305,7 @@ impl Broker {
             command.args(&arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             command
         };
-        let mut broker = Self { command: Box::new(command), child: None, port, _directory: directory };
+        let mut broker = Self { command: Box::new(command), child: None, port, _kept: kept, _directory: directory };
         broker.start_again();
         Some(broker)
     }

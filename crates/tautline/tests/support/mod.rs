@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 pub(crate) mod brokers;
+pub(crate) mod piped;
 pub(crate) mod relay;
+pub(crate) mod terminal;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};

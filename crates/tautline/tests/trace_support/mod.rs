@@ -1,10 +1,13 @@
 //! What the tests of live traces share.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub(crate) mod first;
+pub(crate) mod loaded;
 pub(crate) mod ring;
+pub(crate) mod staged;
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -25,8 +28,8 @@ pub(crate) fn may_trace(test: &str) -> bool {
     }
 }
 
-/// A trace that is attached, until it is asked for what it saw.
-pub(crate) struct Traced(Child);
+/// A trace that is attached, until it is asked for what it saw; killed when dropped.
+pub(crate) struct Traced(Option<Child>);
 
 impl Traced {
     pub(crate) fn start(port: u16) -> Self {
@@ -34,23 +37,56 @@ impl Traced {
     }
 
     pub(crate) fn of(what: &[&str]) -> Self {
-        let mut command = taut();
+        Self::by(taut(), what)
+    }
+
+    /// The same by a command that ends in a call of `taut`.
+    pub(crate) fn by(mut command: Command, what: &[&str]) -> Self {
         command.args(["trace", "--json", "--top", "200"]).args(what).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.contains("tracing p"), "{line}");
-        Self(child)
+        assert!(line.contains("tracing "), "{line}");
+        Self(Some(child))
+    }
+
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.as_ref().unwrap().id()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.id() as i32), signal).unwrap();
     }
 
     pub(crate) fn finish(self) -> Value {
-        kill(Pid::from_raw(self.0.id() as i32), Signal::SIGINT).unwrap();
-        let output = self.0.wait_with_output().unwrap();
+        let document = self.end();
+        assert_eq!(document["lost_records"], 0);
+        document
+    }
+
+    /// What it saw, whether or not records were lost.
+    pub(crate) fn end(self) -> Value {
+        self.signal(Signal::SIGINT);
+        self.wait()
+    }
+
+    /// The same of one that ends by itself.
+    pub(crate) fn wait(mut self) -> Value {
+        let output = self.0.take().unwrap().wait_with_output().unwrap();
         assert!(output.status.success(), "{:?}", output.status);
         let document = parse(&output);
-        assert_eq!(document["lost_records"], 0);
         adds_up(&document);
         document
+    }
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
@@ -70,6 +106,26 @@ pub(crate) fn sent_by(document: &Value, port: u16) -> &Value {
     let mut directions = document["worst"].as_array().unwrap().iter();
     let found = directions.find(|one| one["is_outgoing"] == true && one["from"].as_str().unwrap().ends_with(&end));
     found.unwrap_or_else(|| panic!("{document:#}"))
+}
+
+/// The direction in which a client sends to this port.
+pub(crate) fn sent_to(document: &Value, port: u16) -> &Value {
+    let end = format!(":{port}");
+    let mut directions = document["worst"].as_array().unwrap().iter();
+    let found = directions.find(|one| one["is_outgoing"] == true && one["to"].as_str().unwrap().ends_with(&end));
+    found.unwrap_or_else(|| panic!("{document:#}"))
+}
+
+/// The causes that were found in a direction, worst first.
+pub(crate) fn found(direction: &Value) -> Vec<&str> {
+    let verdicts = direction["verdicts"].as_array().unwrap().iter();
+    verdicts.filter(|on| on["verdict"] == "found").map(|on| on["cause"].as_str().unwrap()).collect()
+}
+
+/// Time in ns that somebody holds.
+pub(crate) fn held_ns(direction: &Value, holder: &str) -> u64 {
+    let mut held = direction["breakdown"].as_array().unwrap().iter();
+    held.find(|held| held["holder"] == holder).map_or(0, |held| held["held_ns"].as_u64().unwrap())
 }
 
 pub(crate) fn verdict<'a>(direction: &'a Value, cause: &str) -> &'a Value {

@@ -15,11 +15,16 @@ pub(super) fn limits(plan: &Plan, measured: &Document, baseline: Option<&Documen
     for assertion in &plan.assert {
         for row in rows {
             let Some((on, judged)) = judged(row) else { continue };
-            let name = if rows.len() > 1 { format!("{assertion}, {on}") } else { assertion.to_string() };
+            // The limit stands in the check's name, and so does the row where there are several.
+            let (name, row) = match rows.len() {
+                1 => (assertion.to_string(), format!("{on}: ")),
+                _ => (format!("{assertion}, {on}"), String::new()),
+            };
+            let short = |text: String| text.replacen(&format!("{on}: `{assertion}` does not hold: "), &row, 1);
             checks.push(match assertion.judge(&on, judged) {
                 Threshold::Holds => check(CheckKind::Limit, name, CheckOutcome::Passed, ""),
-                Threshold::Unsure(text) => check(CheckKind::Limit, name, CheckOutcome::Unknown, &text),
-                Threshold::Missed(text) => check(CheckKind::Limit, name, CheckOutcome::Failed, &text),
+                Threshold::Unsure(text) => check(CheckKind::Limit, name, CheckOutcome::Unknown, &short(text)),
+                Threshold::Missed(text) => check(CheckKind::Limit, name, CheckOutcome::Failed, &short(text)),
             });
         }
     }

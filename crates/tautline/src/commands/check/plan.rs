@@ -264,7 +264,10 @@ fn workload(
         .find_subcommand(&workload.command)
         .into_iter()
         .flat_map(clap::Command::get_arguments)
-        .flat_map(|argument| argument.get_long_and_visible_aliases().unwrap_or_default())
+        .flat_map(|argument| {
+            // The names that it had before, too.
+            argument.get_long().into_iter().chain(argument.get_all_aliases().unwrap_or_default())
+        })
         .map(str::to_owned)
         .collect();
     for (name, value) in &options {
@@ -409,6 +412,15 @@ mod tests {
         for (text, part) in cases {
             let told = read(&text).unwrap_err();
             assert!(told.starts_with("a.toml: ") && told.contains(part), "{text}: {told}");
+        }
+    }
+
+    #[test]
+    fn an_option_may_have_the_name_that_it_had_before() {
+        for name in ["deadline", "exceed"] {
+            let text = WHOLE.replace("size = 64", &format!("size = 64\n{name} = ['1ms', '5ms']"));
+            let line = read(&text).unwrap().workload.unwrap().line().join(" ");
+            assert!(line.contains(&format!("--{name}=1ms,5ms")), "{line}");
         }
     }
 

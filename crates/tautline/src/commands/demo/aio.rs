@@ -23,7 +23,7 @@ pub(super) fn measure(experiment: &mut Experiment) -> anyhow::Result<()> {
     let active: Vec<usize> = [1, 10, 100, 1000].into_iter().filter(|active| *active <= connections).collect();
     let of = |what: &[usize]| what.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
     let names = ENGINES.map(CrowdEngine::name).join(",");
-    let command = format!("taut crowd --connections {connections} --active {} --engines {names}", of(&active));
+    let command = format!("taut connections --connections {connections} --active {} --engines {names}", of(&active));
     let plan = CrowdPlan {
         server: own_server()?,
         engines: ENGINES.to_vec(),

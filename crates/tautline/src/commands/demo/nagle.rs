@@ -61,7 +61,7 @@ pub(super) fn measure(experiment: &mut Experiment) -> anyhow::Result<()> {
             "The gap is the receiver's ACK delay: Nagle's algorithm holds small writes until the segment before is \
                   acknowledged, and TCP_NODELAY on the sending socket ends that."
                 .to_owned(),
-        command: "taut pace --foreign-peer 56ms --nagle on --time 60s".to_owned(),
+        command: "taut pace --emulate-delack 56ms --nagle on --time 60s".to_owned(),
     });
     Ok(())
 }
@@ -81,7 +81,7 @@ fn pace(
         PeerKind::Server { endpoint, acks } => {
             format!("taut serve {endpoint} & taut pace {endpoint} --nagle {nagle_word} --peer-ack {acks} --time 4s")
         }
-        _ => format!("taut pace --foreign-peer 56ms --nagle {nagle_word} --time 4s"),
+        _ => format!("taut pace --emulate-delack 56ms --nagle {nagle_word} --time 4s"),
     };
     let plan = PacePlan {
         peer,

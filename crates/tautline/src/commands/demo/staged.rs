@@ -152,9 +152,11 @@ fn lines(case: Case, pid: u32, port: u16) -> Vec<String> {
 /// Says what is found: from the kernel's events, or without the rights from samples.
 fn explain(pid: i32, is_json: bool) -> anyhow::Result<Code> {
     let (text, explained) = match trace::measure(&trace::Args::of_process(pid, EXPLAIN_TIME))? {
-        Ok(trace::Measured { document, .. }) => (document.to_text(false), serde_json::to_value(&document)?),
+        Ok(trace::Measured { document, .. }) => {
+            (output::fitted(|| document.to_text(false)), serde_json::to_value(&document)?)
+        }
         Err(Code::Missing) => match sockets::measure(&sockets::Args::of_process(pid, EXPLAIN_TIME))? {
-            Ok(document) => (document.to_text(false), serde_json::to_value(&document)?),
+            Ok(document) => (output::fitted(|| document.to_text(false)), serde_json::to_value(&document)?),
             Err(code) => return Ok(code),
         },
         Err(code) => return Ok(code),

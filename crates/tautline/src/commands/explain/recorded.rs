@@ -9,6 +9,7 @@ use taut_capture::{Ending, Recorded};
 use taut_event::{Closed, Event, Flow, FlowId, Sink};
 use taut_explain::join::{TraceLog, TracedLinks};
 use taut_explain::trace::Trace;
+use taut_link::Error;
 use taut_measure::Interrupt;
 use taut_record::{Ended, FORMAT_VERSION};
 use taut_report::{ExplainedFile, ExplainedTrace, TraceDocument, TraceFacts};
@@ -88,9 +89,10 @@ impl Recording {
             from.read(&mut all, || bar.set_position(done.load(Ordering::Relaxed))).with_context(|| file.clone())?;
         bar.finish_and_clear();
         if let Some(found) = end.facts.as_deref().and_then(TraceFacts::newer_format) {
-            anyhow::bail!(
+            return Err(Error::Input(format!(
                 "{file} has format version {found}, but this Tautline reads up to {FORMAT_VERSION}: use a newer one"
-            );
+            ))
+            .into());
         }
         let facts = end.facts.as_deref().and_then(TraceFacts::from_json);
         let mut remarks: Vec<String> = remark(&end.ending).into_iter().collect();
@@ -106,17 +108,15 @@ impl Recording {
         // Of events that are not all there the time after the last one is not known.
         let until = end.at.filter(|_| !end.is_full).unwrap_or_default();
         let mut result = all.trace.finish(until);
-        for direction in &mut result.worst {
-            direction.program = direction.thread.and_then(|thread| end.programs.get(&thread).cloned());
-        }
+        result.name_programs(|thread| end.programs.get(&thread).cloned());
         let facts = facts.unwrap_or_else(|| TraceFacts {
             format_version: FORMAT_VERSION,
             command: "trace".to_owned(),
             command_line: "taut trace".to_owned(),
             ended: Ended::Interrupted,
             traced: "a trace".to_owned(),
-            records: 0,
-            lost_records: 0,
+            records: None,
+            lost_records: None,
             missing_hooks: Vec::new(),
             clock: None,
             remarks: Vec::new(),

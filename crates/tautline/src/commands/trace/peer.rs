@@ -3,14 +3,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 
 use taut_event::Holder;
 use taut_explain::trace::TracedDirection;
 use taut_explain::{Verdict, VerdictOn};
 use taut_report::units;
 use taut_source::trace::{Tracer, has_kernels_numbers};
-use taut_source::{Owners, SocketTable, State};
+use taut_source::{Owners, SocketTable, State, is_own_address};
 
 use super::names::named;
 use crate::output;
@@ -120,7 +120,7 @@ fn is_of_this_network(pid: i32) -> bool {
     network("self").is_some_and(|own| network(&pid.to_string()) == Some(own))
 }
 
-/// Whether one of this host's interfaces has the address: only then it can be bound.
+/// Whether one of this host's interfaces has the address.
 fn is_of_this_host(end: &str) -> bool {
-    end.parse::<SocketAddr>().is_ok_and(|end| UdpSocket::bind((end.ip(), 0)).is_ok())
+    end.parse::<SocketAddr>().is_ok_and(|end| is_own_address(end.ip()))
 }

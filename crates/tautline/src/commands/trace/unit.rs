@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::output;
+
 const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 /// Levels of control groups that are looked through: `user.slice/user-1000.slice/user@1000.service/app.slice/…`.
 const DEEPEST: usize = 8;
@@ -12,6 +14,7 @@ pub(super) fn processes(unit: &str) -> Result<Vec<i32>, String> {
     let name = if unit.contains('.') { unit.to_owned() } else { format!("{unit}.service") };
     let is_name = !name.contains('/') && !name.starts_with('.');
     let group = is_name.then(|| find(Path::new(CONTROL_GROUPS), &name, DEEPEST)).flatten();
+    let name = output::printable(&name);
     let group = group.ok_or_else(|| {
         format!("there is no control group of a unit {name} here: is it running? (systemctl status {name})")
     })?;
@@ -71,5 +74,6 @@ mod tests {
         for name in ["there-is-no-such-unit", "../etc", "a/b.service"] {
             assert!(processes(name).unwrap_err().contains("systemctl status"), "{name}");
         }
+        assert!(processes("a\nb\u{1b}[2J").unwrap_err().chars().all(|c| !c.is_control()));
     }
 }

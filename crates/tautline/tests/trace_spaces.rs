@@ -1,0 +1,142 @@
+//! `taut trace` of programs in namespaces of their own, of a systemd unit, and from within a namespace. Where the
+//! kernel does not let this user trace, or make namespaces, these are skipped.
+
+mod support;
+mod trace_support;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use support::{is_root, skip, taut, text};
+use trace_support::staged::Staged;
+use trace_support::{Traced, found, may_trace, sent_by, sent_to};
+
+/// As a container has it: processes have numbers of their own, and /proc tells these. It ends with unshare(1).
+const OWN_NUMBERS: [&str; 4] = ["--pid", "--fork", "--kill-child", "--mount-proc"];
+
+/// Long enough for a cause to be found.
+const WHILE: Duration = Duration::from_secs(2);
+
+/// `taut` in new namespaces.
+fn unshared(options: &[&str]) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(options).arg(taut().get_program()).stdin(Stdio::null());
+    command
+}
+
+/// Whether the test can run: it may trace, and make these namespaces.
+fn can_run(test: &str, options: &[&str]) -> bool {
+    let tried = Command::new("unshare").args(options).arg("true").output();
+    let is_allowed = is_root() && tried.is_ok_and(|output| output.status.success());
+    if !is_allowed {
+        skip(test, &format!("takes root and unshare {}", options.join(" ")));
+        return false;
+    }
+    may_trace(test)
+}
+
+/// The number that the only child of a process has here.
+fn child_of(parent: u32) -> u32 {
+    let parent = format!("PPid:\t{parent}");
+    let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().file_name());
+    let mut numbers = processes.filter_map(|name| name.to_str()?.parse::<u32>().ok());
+    // Others may end meanwhile.
+    let is_child = |number: &u32| {
+        fs::read_to_string(format!("/proc/{number}/status"))
+            .is_ok_and(|status| status.lines().any(|line| line == parent))
+    };
+    numbers.find(is_child).unwrap()
+}
+
+#[test]
+fn a_process_of_another_pid_namespace_is_traced_by_the_number_that_it_has_here() {
+    if !can_run("a_process_of_another_pid_namespace_is_traced_by_the_number_that_it_has_here", &OWN_NUMBERS) {
+        return;
+    }
+    let program = Staged::by(unshared(&OWN_NUMBERS), "nagle");
+    let number = child_of(program.id());
+    let trace = Traced::of(&["--pid", &number.to_string()]);
+    sleep(WHILE);
+    let document = trace.finish();
+    let direction = sent_to(&document, program.port);
+    assert_eq!(found(direction).first(), Some(&"nagle_delayed_ack"), "{direction:#}");
+    assert!(direction["program"].as_str().unwrap().contains(&format!("({number})")), "{direction:#}");
+}
+
+/// A client of this process that writes twice and reads, for a while; the port that it had.
+fn write_write_read(listener: &TcpListener) -> u16 {
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (port, mut server) = (client.local_addr().unwrap().port(), listener.accept().unwrap().0);
+    let server = thread::spawn(move || {
+        while server.read_exact(&mut [0; 64]).is_ok() {
+            server.write_all(b"answered").unwrap();
+        }
+    });
+    let end = Instant::now() + WHILE;
+    while Instant::now() < end {
+        client.write_all(&[1; 16]).unwrap();
+        client.write_all(&[2; 48]).unwrap();
+        client.read_exact(&mut [0; 8]).unwrap();
+    }
+    drop(client);
+    server.join().unwrap();
+    port
+}
+
+#[test]
+fn within_a_pid_namespace_processes_are_refused_with_what_to_do_and_a_port_is_traced() {
+    const NAME: &str = "within_a_pid_namespace_processes_are_refused_with_what_to_do_and_a_port_is_traced";
+    if !can_run(NAME, &OWN_NUMBERS) {
+        return;
+    }
+    // Its own number is 1 there.
+    for what in [&["--pid", "1"][..], &["--", "true"]] {
+        let output = unshared(&OWN_NUMBERS).arg("trace").args(what).output().unwrap();
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(4), "{told}");
+        assert!(told.contains("this is a PID namespace"), "{told}");
+        assert!(told.contains("docker run --pid=host") && told.contains("port of this network: --port"), "{told}");
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let trace = Traced::by(unshared(&OWN_NUMBERS), &["--port", &port, "--for", "4s"]);
+    let own = write_write_read(&listener);
+    let document = trace.wait();
+    let direction = sent_by(&document, own);
+    assert_eq!(found(direction).first(), Some(&"nagle_delayed_ack"), "{direction:#}");
+}
+
+/// Control groups as systemd makes them for a unit, in a directory that only this command has: it needs no systemd, and
+/// this machine's own ones stay as they are.
+const UNIT: &str = "set -e
+mount -t tmpfs taut /sys/fs/cgroup
+unit=/sys/fs/cgroup/system.slice/taut-test.service
+mkdir -p $unit/worker
+echo $1 >$unit/cgroup.procs
+echo $2 >$unit/worker/cgroup.procs
+shift 2
+exec \"$@\"";
+
+#[test]
+fn all_processes_of_a_unit_are_traced_with_those_of_groups_beneath_it() {
+    if !can_run("all_processes_of_a_unit_are_traced_with_those_of_groups_beneath_it", &["--mount"]) {
+        return;
+    }
+    let programs = ["nagle", "cork"].map(Staged::start);
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", UNIT, "sh"]);
+    command.args(programs.iter().map(|program| program.id().to_string())).arg(taut().get_program());
+    let trace = Traced::by(command, &["--unit", "taut-test"]);
+    sleep(WHILE);
+    let document = trace.finish();
+    assert_eq!(document["traced"], "unit taut-test, 2 processes");
+    for (program, cause) in programs.iter().zip(["nagle_delayed_ack", "cork"]) {
+        let direction = sent_to(&document, program.port);
+        assert_eq!(found(direction).first(), Some(&cause), "{direction:#}");
+        assert!(direction["program"].as_str().unwrap().contains(&format!("({})", program.id())), "{direction:#}");
+    }
+}

@@ -1,0 +1,118 @@
+//! `taut trace` on a program with two threads that do the same, of which one reads late. Where the kernel does not let
+//! this user trace, it is skipped.
+
+#[path = "support/mod.rs"]
+mod support;
+mod trace_support;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc;
+use std::thread::{self, sleep};
+use std::time::Duration;
+
+use rustix::thread::gettid;
+use serde_json::Value;
+use support::{taut, text};
+use trace_support::{Traced, held_ns, may_trace};
+
+/// Pairs of messages that are sent, and the time between them.
+const MESSAGES: usize = 40;
+const EACH: Duration = Duration::from_millis(25);
+/// So late does the one thread read.
+const LATE: Duration = Duration::from_millis(60);
+
+/// Reads to the end, each time so late; the number of the thread that does.
+fn reader(mut stream: TcpStream, late: Duration) -> (thread::JoinHandle<()>, i64) {
+    let (tell, told) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        tell.send(i64::from(gettid().as_raw_nonzero().get())).unwrap();
+        loop {
+            sleep(late);
+            if stream.read(&mut [0; 4096]).unwrap() == 0 {
+                return;
+            }
+        }
+    });
+    (thread, told.recv().unwrap())
+}
+
+fn number(row: &Value, key: &str) -> u64 {
+    row[key].as_u64().unwrap_or_else(|| panic!("{key}: {row:#}"))
+}
+
+/// How long data waited for a thread.
+fn waited_ns(row: &Value) -> u64 {
+    number(row, "receiving_program_ns") + number(row, "processor_ns")
+}
+
+/// The rows add up to what all breakdowns lay to programs.
+fn rows_add_up(document: &Value) {
+    let threads = &document["threads"];
+    let rows = || threads["worst"].as_array().unwrap().iter().chain([&threads["of_others"], &threads["no_thread"]]);
+    for holder in ["receiving_program", "processor", "sending_program"] {
+        let sum: u64 = rows().map(|row| number(row, &format!("{holder}_ns"))).sum();
+        let laid: u64 = document["worst"].as_array().unwrap().iter().map(|direction| held_ns(direction, holder)).sum();
+        assert_eq!(sum, laid, "{holder}: {document:#}");
+    }
+}
+
+#[test]
+fn of_two_threads_the_one_that_reads_late_is_named() {
+    if !may_trace("of_two_threads_the_one_that_reads_late_is_named") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let events = directory.path().join("x.events");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let trace = Traced::of(&["--port", &port.to_string(), "--events", events.to_str().unwrap()]);
+    let mut senders = Vec::new();
+    let mut connect = |late| {
+        let sender = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        sender.set_nodelay(true).unwrap();
+        senders.push(sender);
+        reader(listener.accept().unwrap().0, late)
+    };
+    let (prompt, prompt_thread) = connect(Duration::ZERO);
+    let (late, late_thread) = connect(LATE);
+    for _ in 0..MESSAGES {
+        senders.iter_mut().for_each(|sender| sender.write_all(b"a message").unwrap());
+        sleep(EACH);
+    }
+    drop(senders);
+    prompt.join().unwrap();
+    late.join().unwrap();
+    let document = trace.finish();
+    rows_add_up(&document);
+
+    let rows = document["threads"]["worst"].as_array().unwrap();
+    let worst = &rows[0];
+    assert_eq!(worst["thread"], late_thread, "{document:#}");
+    assert!(worst["program"].as_str().unwrap().ends_with(&format!("({})", std::process::id())), "{worst:#}");
+    // It sleeps nearly all the time, with something to read for most of that.
+    let whole = u64::try_from(EACH.as_nanos()).unwrap() * MESSAGES as u64;
+    assert!(number(worst, "receiving_program_ns") * 3 > whole, "{document:#}");
+    let twin = rows.iter().find(|row| row["thread"] == prompt_thread).map_or(0, waited_ns);
+    assert!(twin * 5 < waited_ns(worst), "{document:#}");
+
+    // The longest waits are those of what it did not read.
+    let longest = &document["waits"][0];
+    assert_eq!(longest["thread"], worst["thread"], "{document:#}");
+    assert_eq!(longest["holder"], "receiving_program", "{document:#}");
+    assert!(longest["to"].as_str().unwrap().ends_with(&format!(":{port}")), "{longest:#}");
+    assert!(number(longest, "held_ns") > 20_000_000, "{longest:#}");
+    let [from, to] = [0, 1].map(|place| longest["bytes"][place].as_u64().unwrap());
+    assert!(from < to && to <= (MESSAGES * b"a message".len()) as u64, "{longest:#}");
+    // Its messages are followed to the other end, which is traced, too.
+    let directions = document["worst"].as_array().unwrap();
+    let read = directions.iter().filter_map(|direction| direction["messages"]["read"]["longest_ns"].as_u64());
+    assert!(read.max().is_some_and(|longest| longest > 20_000_000), "{document:#}");
+
+    let output = taut().args(["explain", "--full"]).arg(&events).output().unwrap();
+    let told = text(&output.stdout);
+    assert!(output.status.success() && told.contains("Longest waits"), "{told}");
+    let rows = told.split("Threads, by how long data waited for them:").nth(1).unwrap();
+    let named = rows.lines().find(|line| line.contains(", thread ")).unwrap_or_default();
+    assert!(named.contains(&format!("({}), thread {late_thread} ", std::process::id())), "{told}");
+}
