@@ -8,15 +8,17 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use crate::architecture::Architecture;
 use crate::shell;
 
 /// The archive's keys, those of older and newer releases among them.
-const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-const ARCHITECTURE: &str = "amd64";
+pub(crate) const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// apt as a machine of another release would run it, with everything it keeps under a directory of ours.
 pub(crate) struct Apt {
     directory: PathBuf,
+    /// Of its packages.
+    architecture: Architecture,
 }
 
 /// Where this machine's apt finds Debian.
@@ -28,23 +30,35 @@ struct Mirrors {
 
 impl Apt {
     /// Fetches the package lists of a release, `trixie`, into a directory that is there and empty.
-    pub(crate) fn of_release(release: &str, with_security: bool, directory: &Path) -> Result<Self> {
-        Self::of(release, directory, |mirrors| mirrors.lines(release, with_security))
+    pub(crate) fn of_release(
+        release: &str,
+        architecture: Architecture,
+        with_security: bool,
+        directory: &Path,
+    ) -> Result<Self> {
+        Self::of(release, architecture, directory, |mirrors| mirrors.lines(release, architecture, with_security))
     }
 
     /// The same with the lists of source packages alone.
     pub(crate) fn of_sources(release: &str, directory: &Path) -> Result<Self> {
-        Self::of(release, directory, |mirrors| Mirrors::line("deb-src", &mirrors.main, release))
+        let architecture = Architecture::Amd64;
+        let lines = |mirrors: &Mirrors| Mirrors::line("deb-src", &mirrors.main, release, architecture);
+        Self::of(release, architecture, directory, lines)
     }
 
-    fn of(release: &str, directory: &Path, lines: impl FnOnce(&Mirrors) -> String) -> Result<Self> {
+    fn of(
+        release: &str,
+        architecture: Architecture,
+        directory: &Path,
+        lines: impl FnOnce(&Mirrors) -> String,
+    ) -> Result<Self> {
         if shell::find("apt-get").is_none() || shell::find("dpkg-deb").is_none() {
             bail!("it comes from Debian's packages, and there is no apt here");
         }
         if !Path::new(KEYRING).is_file() {
             bail!("{KEYRING} is missing: apt-get install debian-archive-keyring");
         }
-        let apt = Self { directory: directory.to_owned() };
+        let apt = Self { directory: directory.to_owned(), architecture };
         for part in ["lists/partial", "cache/archives/partial"] {
             fs::create_dir_all(directory.join(part))?;
         }
@@ -116,10 +130,16 @@ impl Apt {
         set("Dir::State::lists", &self.directory.join("lists"));
         set("Dir::State::status", Path::new("/dev/null"));
         set("Dir::Cache", &self.directory.join("cache"));
-        command.args(["-o", &format!("APT::Architecture={ARCHITECTURE}"), "-o", "Acquire::Languages=none"]);
+        let architecture = format!("APT::Architecture={}", self.architecture.debian());
+        command.args(["-o", &architecture, "-o", "Acquire::Languages=none"]);
         command.env("LC_ALL", "C").stdin(Stdio::null());
         command
     }
+}
+
+/// Where this machine's apt finds Debian.
+pub(crate) fn main_mirror() -> Result<String> {
+    Ok(Mirrors::of_this_machine()?.main)
 }
 
 impl Mirrors {
@@ -142,17 +162,17 @@ impl Mirrors {
     }
 
     /// sources.list(5) for a release.
-    fn lines(&self, release: &str, with_security: bool) -> String {
-        let mut lines = Self::line("deb", &self.main, release);
+    fn lines(&self, release: &str, architecture: Architecture, with_security: bool) -> String {
+        let mut lines = Self::line("deb", &self.main, release, architecture);
         if let Some(security) = self.security.as_ref().filter(|_| with_security) {
-            lines += &Self::line("deb", security, &format!("{release}-security"));
+            lines += &Self::line("deb", security, &format!("{release}-security"), architecture);
         }
         lines
     }
 
     /// One of its lines, of binary (`deb`) or source packages (`deb-src`).
-    fn line(kind: &str, uri: &str, suite: &str) -> String {
-        format!("{kind} [signed-by={KEYRING} arch={ARCHITECTURE}] {uri} {suite} main\n")
+    fn line(kind: &str, uri: &str, suite: &str, architecture: Architecture) -> String {
+        format!("{kind} [signed-by={KEYRING} arch={}] {uri} {suite} main\n", architecture.debian())
     }
 }
 
@@ -165,10 +185,10 @@ mod tests {
         let targets = "apt https://packages.example/apt/\nDebian http://mirror.example/debian/\n\
                        Debian http://mirror.example/debian/\nDebian-Security http://mirror.example/security/\n";
         let mirrors = Mirrors::parse(targets).unwrap();
-        assert_eq!(mirrors.lines("bullseye", false).lines().count(), 1);
-        let lines = mirrors.lines("trixie", true);
+        assert_eq!(mirrors.lines("bullseye", Architecture::Amd64, false).lines().count(), 1);
+        let lines = mirrors.lines("trixie", Architecture::Arm64, true);
         assert_eq!(lines.lines().count(), 2);
-        assert!(lines.contains("http://mirror.example/debian/ trixie main"));
+        assert!(lines.contains(" arch=arm64] http://mirror.example/debian/ trixie main"));
         assert!(lines.contains("http://mirror.example/security/ trixie-security main"));
     }
 

@@ -10,6 +10,9 @@ use crate::{house, shell, site, tools};
 /// Version of cargo-deny that is built when it is missing.
 const CARGO_DENY: &str = "0.20.2";
 
+/// What only a bench needs, in a workspace of its own.
+const BROKER_CLIENTS: &str = "xtask/broker-clients/Cargo.toml";
+
 /// The steps, in their order.
 const STEPS: [&str; 5] = ["fmt", "clippy", "house", "deny", "docs"];
 
@@ -62,9 +65,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 fn formatting() -> Result<()> {
     tools::ensure_component("rustfmt", "fmt")?;
     let workspace = run_shown(shell::cargo().args(["fmt", "--all", "--check"]));
-    // A workspace of its own, so `--all` leaves it out.
-    let fuzz = run_shown(shell::cargo().args(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]));
-    workspace.and(fuzz)
+    // Workspaces of their own, so `--all` leaves them out.
+    let apart = ["fuzz/Cargo.toml", BROKER_CLIENTS]
+        .map(|manifest| run_shown(shell::cargo().args(["fmt", "--manifest-path", manifest, "--check"])));
+    apart.into_iter().fold(workspace, Result::and)
 }
 
 fn lints() -> Result<()> {
@@ -74,12 +78,17 @@ fn lints() -> Result<()> {
 
 fn dependencies(advisories: bool) -> Result<()> {
     let deny = tools::ensure("cargo-deny", CARGO_DENY)?;
-    let mut command = Command::new(deny);
-    command.args(["--locked", "--workspace", "check"]).current_dir(shell::root());
-    if advisories {
-        command.arg("advisories");
-    }
-    run_shown(command.args(["bans", "licenses", "sources"]))
+    let check = |manifest| {
+        let mut command = Command::new(&deny);
+        command.args(["--locked", "--workspace", "--manifest-path", manifest, "--config", "deny.toml", "check"]);
+        if advisories {
+            command.arg("advisories");
+        }
+        run_shown(command.args(["bans", "licenses", "sources"]).current_dir(shell::root()))
+    };
+    // Both, even after one that failed.
+    let (workspace, apart) = (check("Cargo.toml"), check(BROKER_CLIENTS));
+    workspace.and(apart)
 }
 
 fn documentation() -> Result<()> {

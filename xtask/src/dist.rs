@@ -6,6 +6,7 @@ pub(crate) mod deb;
 mod image;
 mod installed;
 mod machine;
+mod roots;
 mod tape;
 mod trial;
 
@@ -17,6 +18,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{packages, shell};
 use machine::Machine;
+pub(crate) use machine::ensure_target;
 
 /// What to build, and how sure to be of it.
 #[derive(clap::Args)]
@@ -47,7 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     fs::create_dir_all(&directory)?;
     let mut archives = Vec::new();
     for machine in machines {
-        machine.ensure_target()?;
+        ensure_target(machine.triple())?;
         let made = make(machine, &target, &directory)?;
         if args.twice {
             let again = directory.join("again");
@@ -58,13 +60,18 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 println!("{} was built twice, with the same bytes", name_of(first));
             }
         }
+        let packages: Vec<PathBuf> =
+            made.iter().filter(|file| file.extension().is_some_and(|kind| kind == "deb")).cloned().collect();
+        roots::lintian(&packages)?;
         let [archive, package, image, _bill, native @ ..] = &made[..] else { bail!("too few were packed") };
         trial::run(machine, archive)?;
+        trial::installed_by_cargo(machine, &target)?;
         installed::program(machine, package)?;
         image::try_out(machine, image)?;
         if let [library, module] = native {
             installed::library(machine, library)?;
             installed::module(module)?;
+            roots::run(archive, &[package.as_path(), library.as_path()])?;
         }
         archives.extend(made);
     }
@@ -104,23 +111,13 @@ fn name_of(path: &Path) -> String {
 
 /// Builds one of our crates. Gives the directory of what came out.
 fn build(machine: Machine, package: &str, triple: &str, target_directory: &Path, flags: &[String]) -> Result<PathBuf> {
-    let mut cargo = shell::cargo();
-    cargo.args(["build", "--locked", "--profile", "dist", "-p", package, "--target", triple, "--target-dir"]);
-    cargo.arg(target_directory).envs(machine.compilers().iter().copied());
-    // Panics name the source's place, which is not to tell where it was built.
-    let home = std::env::var("CARGO_HOME").map_or_else(
-        |_| std::env::var("HOME").map(|home| PathBuf::from(home).join(".cargo")),
-        |home| Ok(PathBuf::from(home)),
-    )?;
-    let from = [(shell::root(), "/tautline"), (home, "/cargo")];
-    let remapped = from.map(|(path, to)| format!("--remap-path-prefix={}={to}", path.display()));
-    let flags = [&remapped[..], flags].concat().join(" ");
-    cargo.env("RUSTFLAGS", flags).env_remove("CARGO_ENCODED_RUSTFLAGS").env_remove("CARGO_TARGET_DIR");
-    shell::run(&mut cargo)?;
+    let mut cargo = machine.cargo("build", flags)?;
+    cargo.args(["--locked", "--profile", "dist", "-p", package, "--target", triple, "--target-dir"]);
+    shell::run(cargo.arg(target_directory))?;
     Ok(target_directory.join(triple).join("dist"))
 }
 
-/// Puts the program, its manual, completions, units and licences into `NAME.tar.gz`.
+/// Puts the program, its manual, completions, units, their settings and licences into `NAME.tar.gz`.
 fn pack(machine: Machine, program: &Path, directory: &Path) -> Result<PathBuf> {
     let name = machine.archive();
     let tree = directory.join(&name);
@@ -128,7 +125,7 @@ fn pack(machine: Machine, program: &Path, directory: &Path) -> Result<PathBuf> {
     if tree.exists() {
         fs::remove_dir_all(&tree)?;
     }
-    for beneath in ["man", "completions", "systemd"] {
+    for beneath in ["man", "completions", "systemd", "etc"] {
         fs::create_dir_all(tree.join(beneath))?;
     }
     fs::copy(program, tree.join("taut"))?;
@@ -140,6 +137,7 @@ fn pack(machine: Machine, program: &Path, directory: &Path) -> Result<PathBuf> {
         let unit = unit?;
         fs::copy(unit.path(), tree.join("systemd").join(unit.file_name()))?;
     }
+    fs::copy(root.join("packaging/etc/agent"), tree.join("etc/agent")).context("copy packaging/etc/agent")?;
     let generated = |words: &[&str]| shell::output(machine.runner(program).arg("generate").args(words));
     fs::write(tree.join("man/taut.1"), generated(&["man"])?)?;
     for (shell, file) in [("bash", "taut.bash"), ("zsh", "_taut"), ("fish", "taut.fish")] {
@@ -160,4 +158,18 @@ pub(crate) fn committed() -> Result<u64> {
         None => shell::output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(shell::root()))?,
     };
     text.trim().parse().with_context(|| format!("`{}` is no time in seconds", text.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_readme_installs_is_what_is_made() {
+        let readme = include_str!("../../README.md");
+        let named = readme.split_whitespace().filter_map(|word| word.split_once("target/archives/"));
+        let named: Vec<String> = named.map(|(_, name)| name.replace('*', env!("CARGO_PKG_VERSION"))).collect();
+        let program = format!("{}/taut", Machine::X86.archive());
+        assert_eq!(named, [program, deb::archive("tautline", Machine::X86.debian())]);
+    }
 }

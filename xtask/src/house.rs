@@ -1,9 +1,12 @@
 //! The rules of the house that a machine can see: which crate and which file may import which, how
-//! long a file and a line may be, and that the documentation's links lead somewhere.
+//! long a file and a line may be, that the documentation's links lead somewhere, that the page of each
+//! part begins with lines to copy, and that pages have no sentence too long and no empty word.
 
 mod circles;
 pub(crate) mod lengths;
 pub(crate) mod links;
+mod openings;
+mod prose;
 mod source;
 
 use std::fs;
@@ -21,10 +24,11 @@ use crate::shell;
 const GROUND: &str = "taut-time";
 
 /// The floors of docs/architecture.md. A crate imports only from floors below its own, and [`GROUND`].
-const FLOORS: [(&str, u8); 19] = [
+const FLOORS: [(&str, u8); 20] = [
     ("taut-time", 0),
     ("taut-event", 0),
     ("taut-air", 0),
+    ("nkeys", 1),
     ("taut-bpf", 1),
     ("taut-capture", 1),
     ("taut-record", 1),
@@ -47,6 +51,9 @@ const FLOORS: [(&str, u8); 19] = [
 const PURE: [&str; 5] = ["taut-time", "taut-event", "taut-record", "taut-explain", "taut-air"];
 const IMPURE: [&str; 6] = ["io-uring", "libc", "nix", "rustix", "socket2", "tokio"];
 
+/// The help of all commands, as a test has it.
+const HELP: &str = "crates/tautline/tests/snapshots/command_line__help.snap";
+
 /// Checks the rules; every breach is named.
 pub(crate) fn check() -> Result<()> {
     let metadata = shell::output(shell::cargo().args(["metadata", "--no-deps", "--format-version", "1", "--locked"]))?;
@@ -54,6 +61,7 @@ pub(crate) fn check() -> Result<()> {
     breaches.extend(impurities()?);
     breaches.extend(long_files()?);
     breaches.extend(pages()?);
+    breaches.extend(openings::without(&shell::root())?);
     breaches.extend(lengths::too_long_readme(&fs::read_to_string(shell::root().join("README.md"))?));
     breaches.extend(circles(&serde_json::from_str(&metadata)?)?);
     if breaches.is_empty() {
@@ -62,7 +70,7 @@ pub(crate) fn check() -> Result<()> {
     bail!("{}", breaches.join("\n"));
 }
 
-/// Links of the documentation that lead nowhere, and lines that are too wide.
+/// Links of the documentation that lead nowhere, lines that are too wide, and what is said in too many words.
 fn pages() -> Result<Vec<String>> {
     let listed = shell::output(Command::new("git").args(["ls-files", "*.md"]).current_dir(shell::root()))?;
     let mut breaches = Vec::new();
@@ -70,7 +78,10 @@ fn pages() -> Result<Vec<String>> {
         let text = fs::read_to_string(shell::root().join(file)).with_context(|| format!("read {file}"))?;
         breaches.extend(links::dead(&shell::root(), Path::new(file), &text));
         breaches.extend(lengths::too_wide(file, &text));
+        breaches.extend(prose::wordy(file, &text));
     }
+    let help = fs::read_to_string(shell::root().join(HELP)).with_context(|| format!("read {HELP}"))?;
+    breaches.extend(prose::wordy_help(HELP, &help));
     Ok(breaches)
 }
 

@@ -20,10 +20,13 @@
 
 mod apart;
 mod apt;
+mod architecture;
 mod bench;
 mod captures;
 mod check;
 mod dist;
+#[cfg(test)]
+mod documented;
 mod fuzz;
 mod guard;
 mod house;

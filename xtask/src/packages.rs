@@ -55,6 +55,8 @@ pub(crate) const MOSQUITTO_CLIENTS: Package = Package { name: "mosquitto-clients
 pub(crate) const NATS_SERVER: Package = Package { name: "nats-server", command: "nats-server" };
 /// Scrapes our figures, and checks the rules for it (`promtool`).
 pub(crate) const PROMETHEUS: Package = Package { name: "prometheus", command: "prometheus" };
+/// Makes a place for a package of Python's, such as the DuckDB that reads our lines.
+pub(crate) const PYTHON_VENV: Package = Package { name: "python3-venv", command: "python3" };
 /// Programs that are traced at work: a store, a web server, a shell over the network, a compiler of static ones.
 pub(crate) const REDIS: Package = Package { name: "redis-server", command: "redis-server" };
 /// The same.
@@ -69,6 +71,8 @@ pub(crate) const CURL: Package = Package { name: "curl", command: "curl" };
 pub(crate) const SYSTEMD: Package = Package { name: "systemd", command: "systemd-socket-activate" };
 /// The lab's machine.
 pub(crate) const QEMU: Package = Package { name: "qemu-system-x86", command: "qemu-system-x86_64" };
+/// The lab's machine for aarch64.
+pub(crate) const QEMU_ARM: Package = Package { name: "qemu-system-arm", command: "qemu-system-aarch64" };
 /// The guests' shell and tools.
 pub(crate) const BUSYBOX: Package = Package { name: "busybox-static", command: "busybox" };
 /// Knows which kernel module needs which.
@@ -79,6 +83,18 @@ pub(crate) const XZ: Package = Package { name: "xz-utils", command: "xz" };
 pub(crate) const SKOPEO: Package = Package { name: "skopeo", command: "skopeo" };
 /// Unpacks them.
 pub(crate) const UMOCI: Package = Package { name: "umoci", command: "umoci" };
+/// A compiler for aarch64.
+pub(crate) const GCC_AARCH64: Package = Package { name: "gcc-aarch64-linux-gnu", command: "aarch64-linux-gnu-gcc" };
+/// Its C library.
+pub(crate) const LIBC_AARCH64: Package = Package { name: "libc6-dev-arm64-cross", command: "aarch64-linux-gnu-gcc" };
+/// Runs programs of other machines.
+pub(crate) const QEMU_USER: Package = Package { name: "qemu-user-static", command: "qemu-aarch64-static" };
+/// Says what a compiler has to be told of a library.
+pub(crate) const PKGCONF: Package = Package { name: "pkgconf", command: "pkg-config" };
+/// Makes bare roots of Debian.
+pub(crate) const DEBOOTSTRAP: Package = Package { name: "debootstrap", command: "debootstrap" };
+/// Checks Debian packages.
+pub(crate) const LINTIAN: Package = Package { name: "lintian", command: "lintian" };
 /// Debian's compression of kernels from 6.12 on.
 pub(crate) const ZSTD: Package = Package { name: "zstd", command: "zstd" };
 

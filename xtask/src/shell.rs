@@ -92,6 +92,19 @@ pub(crate) fn in_ci() -> bool {
     env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false" && value != "0")
 }
 
+/// Tells what is left out for want of a tool or a right. Continuous integration has both, so there it is an error.
+pub(crate) fn left_out(what: &str) -> Result<()> {
+    left_out_where(in_ci(), what)
+}
+
+fn left_out_where(is_ci: bool, what: &str) -> Result<()> {
+    if is_ci {
+        bail!("{what}; in continuous integration (CI is set) nothing may be left out");
+    }
+    println!("{what}");
+    Ok(())
+}
+
 /// The effective user in proc_pid_status(5): `Uid: real effective saved filesystem`.
 fn effective_user(status: &str) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().nth(1)?.parse().ok()
@@ -100,6 +113,13 @@ fn effective_user(status: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_out_fails_in_continuous_integration_alone() {
+        let error = left_out_where(true, "not tried: no tool").unwrap_err().to_string();
+        assert!(error.starts_with("not tried: no tool; ") && error.contains("CI is set"), "{error}");
+        assert!(left_out_where(false, "not tried: no tool").is_ok());
+    }
 
     #[test]
     fn the_effective_user_is_the_second() {

@@ -13,7 +13,7 @@ const ENGINES: [&str; 8] =
 #[test]
 fn every_engine_answers_a_crowd_on_linux_5_10() {
     let Some(lab) = Lab::ready("every_engine_answers_a_crowd_on_linux_5_10") else { return };
-    let script = "taut crowd --connections 50 --active 7 --engines $0 --rounds 1 --time 20ms --json >$OUT/crowd";
+    let script = "taut connections --connections 50 --active 7 --engines $0 --rounds 1 --time 20ms --json >$OUT/crowd";
     let mut command = lab.command(&["run", "--kernel", "5.10", "--icount", "--out"]);
     let output = command.arg(lab.path("out")).args(["--", "sh", "-c", script, &ENGINES.join(",")]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -1,12 +1,15 @@
 //! Stock tools as peers of ours over the controllers of `taut air attach`, each as the one that
 //! connects and the one that listens: l2cat and l2test over LE, l2test and rctest over BR/EDR.
-//! btmon has to understand all that both sides' controllers saw.
+//! btmon has to understand all that both sides' controllers saw, and `taut explain` tells of each
+//! channel in both sides' logs who held its data.
 
 mod support;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 
+use serde_json::Value;
 use support::{Lab, note_skipped};
 
 /// Two adapters that are on, the second to be connected to; then what follows.
@@ -22,8 +25,19 @@ await adapters /tmp/radio
 FRAMES=40 BYTES=600
 "#;
 
-/// Runs the script and gives the lines `name value` that it printed.
-fn run(test: &str, kernel: &str, settings: &str, programs: &[&str], script: &str) -> Option<BTreeMap<String, String>> {
+/// Each log of a host, with all its directions.
+const EXPLAIN: &str = "for side in central peripheral; do
+    taut explain --top 64 --json $OUT/$side.btsnoop >$OUT/$side.explained || exit 15
+done";
+
+/// Runs the script and gives the lines `name value` that it printed, and what each host's log is explained by.
+fn run(
+    test: &str,
+    kernel: &str,
+    settings: &str,
+    programs: &[&str],
+    script: &str,
+) -> Option<(BTreeMap<String, String>, Logs)> {
     let lab = Lab::ready(test)?;
     let mut command = lab.command(&["run", "--kernel", kernel, "--icount", "--module", "hci_vhci", "--l2cat"]);
     for program in programs.iter().chain(&["/usr/bin/btmon"]) {
@@ -33,7 +47,7 @@ fn run(test: &str, kernel: &str, settings: &str, programs: &[&str], script: &str
         }
         command.args(["--file", program]);
     }
-    let script = format!("SETTINGS='{settings}'\n{RADIO}{script}\nkill -INT $radio; wait $radio");
+    let script = format!("SETTINGS='{settings}'\n{RADIO}{script}\nkill -INT $radio; wait $radio\n{EXPLAIN}");
     let output = command.arg("--out").arg(lab.path("out")).args(["--", "sh", "-c", &script]).output().unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{kernel}: {stdout}{stderr}");
@@ -47,7 +61,48 @@ fn run(test: &str, kernel: &str, settings: &str, programs: &[&str], script: &str
     let told: BTreeMap<String, String> =
         stdout.lines().filter_map(|line| line.split_once(' ')).map(|(a, b)| (a.to_owned(), b.to_owned())).collect();
     eprintln!("{kernel}: {told:?}\n{stderr}");
-    Some(told)
+    Some((told, Logs(["central", "peripheral"].map(|side| directions(&lab.path(&format!("out/{side}.explained")))))))
+}
+
+/// The logs of the central's and of the peripheral's host as `taut explain --json` has them.
+struct Logs([Vec<Value>; 2]);
+
+impl Logs {
+    /// What one side has sent on a channel, by its own log, after the other side's has been found to have as many
+    /// bytes of it. Of several channels with this name the first.
+    fn sent(&self, side: usize, channel: &str) -> &Value {
+        let of = |log: usize, end: &str| {
+            let is_it = |row: &&Value| {
+                row[end] == "hci0" && ["from", "to"].iter().any(|end| row[*end].to_string().contains(channel))
+            };
+            self.0[log].iter().find(is_it).unwrap_or_else(|| panic!("{channel} in log {log}: {:#?}", self.0[log]))
+        };
+        let (sent, received) = (of(side, "from"), of(1 - side, "to"));
+        assert_eq!(sent["bytes"], received["bytes"], "{channel}: {sent:#} {received:#}");
+        sent
+    }
+}
+
+/// The share of a direction that a holder has.
+fn share(direction: &Value, holder: &str) -> f64 {
+    let rows = direction["breakdown"].as_array().unwrap();
+    rows.iter().find(|row| row["holder"] == holder).map_or(0.0, |row| row["share"].as_f64().unwrap())
+}
+
+/// The directions of a log, in each of which all time is somebody's.
+fn directions(explained: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(explained).unwrap();
+    let document: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let directions = document["files"][0]["worst"].as_array().unwrap().clone();
+    for direction in &directions {
+        let held = direction["breakdown"].as_array().unwrap().iter().map(|row| row["held_ns"].as_u64().unwrap());
+        assert_eq!(held.sum::<u64>(), direction["span_ns"].as_u64().unwrap(), "{direction:#}");
+        eprintln!("{} > {}: {} bytes", direction["from"], direction["to"], direction["bytes"]);
+        for row in direction["breakdown"].as_array().unwrap() {
+            eprintln!("    {} {}", row["holder"], row["share"]);
+        }
+    }
+    directions
 }
 
 fn number(told: &BTreeMap<String, String>, name: &str) -> u64 {
@@ -55,7 +110,7 @@ fn number(told: &BTreeMap<String, String>, name: &str) -> u64 {
 }
 
 /// l2cat and l2test over LE.
-fn over_le(test: &str, kernel: &str) {
+fn over_le(test: &str, kernel: &str) -> Option<Logs> {
     let script = r#"
 head -c 20000 /dev/urandom >/tmp/data
 
@@ -96,7 +151,7 @@ sleep 1
 l2test -u -i hci0 -P 140 -V le_public -b $BYTES $A1 >/tmp/l2test-u 2>&1
 wait $pipe && echo l2test-connects-and-receives $?
 "#;
-    let Some(told) = run(test, kernel, "", &["/usr/bin/l2test"], script) else { return };
+    let (told, logs) = run(test, kernel, "", &["/usr/bin/l2test"], script)?;
     assert_eq!(told.get("echoed").map(String::as_str), Some("all"), "{told:?}");
     for name in ["l2cat-listens", "l2cat-connects"] {
         assert_eq!(told.get(name).map(String::as_str), Some("same"), "{kernel} {name}: {told:?}");
@@ -107,6 +162,13 @@ wait $pipe && echo l2test-connects-and-receives $?
         assert_eq!(number(&told, name), 40 * 600, "{kernel} {name}");
     }
     assert_eq!(number(&told, "l2test-connects-and-receives"), 0, "{kernel}");
+    for (side, channel, bytes) in
+        [(0, "PSM 0x0086 ", 20_000), (0, "PSM 0x0088 ", 20_000), (0, "PSM 0x008b ", 24_000), (1, "PSM 0x008a ", 24_000)]
+    {
+        let sent = logs.sent(side, channel);
+        assert_eq!(sent["bytes"], bytes, "{kernel} {sent:#}");
+    }
+    Some(logs)
 }
 
 /// l2test and rctest over BR/EDR.
@@ -141,7 +203,9 @@ done
 "#;
     let programs = ["/usr/bin/l2test", "/usr/bin/rctest"];
     let settings = "--set bredr.on=true";
-    let Some(told) = run("stock_tools_talk_to_ours_over_bredr", "6.12", settings, &programs, script) else { return };
+    let Some((told, logs)) = run("stock_tools_talk_to_ours_over_bredr", "6.12", settings, &programs, script) else {
+        return;
+    };
     for tool in ["l2test", "rctest"] {
         for role in ["listens-and-sends", "connects-and-sends"] {
             assert_eq!(number(&told, &format!("{tool}-{role}")), 40 * 600, "{tool} {role}");
@@ -150,14 +214,24 @@ done
         assert!(number(&told, &format!("{tool}-receives")) > 10, "{tool}: {told:?}");
         assert!(told.contains_key(&format!("{tool}-receives-end")), "{tool}: {told:?}");
     }
+    for channel in ["PSM 0x1015 ", "RFCOMM channel 7 "] {
+        // What a controller holds without saying why may be the air.
+        assert!(share(logs.sent(0, channel), "air") > 0.9, "{channel}");
+    }
 }
 
 #[test]
 fn stock_tools_talk_to_ours_over_le_on_linux_5_10() {
-    over_le("stock_tools_talk_to_ours_over_le_on_linux_5_10", "5.10");
+    let Some(logs) = over_le("stock_tools_talk_to_ours_over_le_on_linux_5_10", "5.10") else { return };
+    // Before 6.10 the kernel grants credits for one SDU at a time.
+    let sent = logs.sent(0, "PSM 0x008b ");
+    assert!(share(sent, "credits") > 0.7, "{sent:#}");
 }
 
 #[test]
 fn stock_tools_talk_to_ours_over_le_on_linux_6_12() {
-    over_le("stock_tools_talk_to_ours_over_le_on_linux_6_12", "6.12");
+    let Some(logs) = over_le("stock_tools_talk_to_ours_over_le_on_linux_6_12", "6.12") else { return };
+    // The rule is another one there.
+    let sent = logs.sent(0, "PSM 0x008b ");
+    assert!(share(sent, "air") > share(sent, "credits"), "{sent:#}");
 }

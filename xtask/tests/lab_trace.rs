@@ -3,10 +3,12 @@
 
 mod support;
 
+use std::collections::HashMap;
 use std::fs;
+use std::path::Path;
 
 use serde_json::{Value, json};
-use support::Lab;
+use support::{Lab, note_skipped};
 
 /// A sender whose writes Nagle's algorithm holds for delayed ACKs, and the same without the algorithm.
 const SCRIPT: &str = "
@@ -194,4 +196,138 @@ fn what_stops_the_published_program_is_told_of_that_program() {
     let [(few, cause), (enough, other)] = &found[..] else { unreachable!() };
     assert!(*few > 0.3 && cause["cause"] == "credit_window" && cause["verdict"] == "found", "{few} {cause:#}");
     assert!(*enough < 0.05 && other["cause"] != "credit_window", "{enough} {other:#}");
+}
+
+/// What the kernel tells of the descriptors of a trace: of a process, and of a port.
+const DESCRIPTORS: &str = r#"
+uname -r
+for scope in "--pid $$" "--port 443"; do
+    rm -f /tmp/said
+    taut trace --json $scope >/dev/null 2>/tmp/said & trace=$!
+    until grep -qs "tracing " /tmp/said; do sleep 0.1; done
+    echo "of ${scope% *}"
+    cat /proc/$trace/fdinfo/*
+    kill -INT $trace; wait $trace
+done"#;
+
+/// How many instructions of each program the verifier looks at, by the hook: a program that grows, or that costs it
+/// more than its length, shows here. (What the kernel makes of the programs afterwards is its own, and not kept.)
+fn verified(test: &str, kernel: &str) {
+    let Some(lab) = Lab::ready(test) else { return };
+    let mut command = lab.command(&["run", "--kernel", kernel, "--icount", "--", "sh", "-c", DESCRIPTORS]);
+    let output = command.output().unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{kernel}: {stdout}{}", String::from_utf8_lossy(&output.stderr));
+    let (version, rest) = stdout.split_once('\n').unwrap();
+    let mut counts = Vec::new();
+    for of_scope in rest.split("of --").skip(1) {
+        let (scope, descriptors) = of_scope.split_once('\n').unwrap();
+        let fields = |descriptor: &str| -> HashMap<String, String> {
+            let pairs = descriptor.lines().filter_map(|line| line.split_once(":\t"));
+            pairs.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
+        };
+        let all: Vec<HashMap<String, String>> = descriptors.split("pos:").map(fields).collect();
+        for link in all.iter().filter(|descriptor| descriptor.contains_key("tp_name")) {
+            let program =
+                all.iter().find(|of| of.get("prog_id") == link.get("prog_id") && of.contains_key("prog_type"));
+            let count = program.and_then(|program| program.get("verified_insns"));
+            counts.push(format!("--{scope} {}: {}", link["tp_name"], count.unwrap_or_else(|| panic!("{stdout}"))));
+        }
+    }
+    counts.sort();
+    println!("Linux {version}\n{}", counts.join("\n"));
+    // Debian's next kernel may have other types, and so other programs, or another verifier.
+    let path = format!("{}/tests/snapshots/lab_trace__verified-{kernel}.snap", env!("CARGO_MANIFEST_DIR"));
+    let kept = fs::read_to_string(path).unwrap_or_default();
+    if kept.contains("description: Linux") && !kept.contains(&format!("description: Linux {version}\n")) {
+        println!("the counts kept are of another kernel, so these are not held against them");
+        return assert!(counts.len() >= 30, "{}", counts.join("\n"));
+    }
+    insta::with_settings!({description => format!("Linux {version}"), omit_expression => true}, {
+        insta::assert_snapshot!(format!("verified-{kernel}"), counts.join("\n"));
+    });
+}
+
+/// Linux 5.10 does not tell (`verified_insns` is since 5.16).
+#[test]
+fn programs_are_verified_as_before_on_linux_6_1() {
+    verified("programs_are_verified_as_before_on_linux_6_1", "6.1");
+}
+
+#[test]
+fn programs_are_verified_as_before_on_linux_6_12() {
+    verified("programs_are_verified_as_before_on_linux_6_12", "6.12");
+}
+
+/// rctest sends to another one over BR/EDR: to one that is stopped for 3 s, and to one that is not.
+const RFCOMM: &str = r#"
+await() { until grep -qs "$1" "$2"; do sleep 0.1; done; }
+A1=00:AA:01:01:00:00
+taut air attach two-nodes --set bredr.on=true --on --json >/tmp/radio & radio=$!
+await adapters /tmp/radio
+for receiver in stopped usual; do
+    receive -r -i hci1 -P 5 -b 500 >/tmp/received 2>&1 &
+    sleep 1
+    taut trace --json --events $OUT/$receiver.events -- rctest -s -i hci0 -P 5 -b 500 -N 400 -L 20 $A1 \
+        >$OUT/$receiver 2>/tmp/$receiver & trace=$!
+    await Connected /tmp/$receiver
+    [ $receiver = usual ] || { sleep 0.2; killall -STOP receive; sleep 3; killall -CONT receive; }
+    wait $trace || { cat /tmp/$receiver >&2; exit 10; }
+    taut explain --json $OUT/$receiver.events >$OUT/$receiver.explained || exit 11
+    killall receive
+    sleep 4
+done
+kill -INT $radio; wait $radio"#;
+
+/// What a stock program sends over RFCOMM waits for credits while nobody reads it, and else for the air.
+#[test]
+fn a_receiver_that_does_not_read_is_told_of_a_stock_program_over_rfcomm() {
+    let test = "a_receiver_that_does_not_read_is_told_of_a_stock_program_over_rfcomm";
+    let rctest = "/usr/bin/rctest";
+    if !Path::new(rctest).exists() {
+        return note_skipped(test, &format!("{rctest} is missing: apt-get install bluez"));
+    }
+    let Some(lab) = Lab::ready(test) else { return };
+    let mut command = lab.command(&["run", "--kernel", "6.12", "--icount", "--module", "hci_vhci", "--file", rctest]);
+    // By a name of its own it can be stopped alone, with the children that it has for connections.
+    command.args(["--file", &format!("{rctest}:/bin/receive"), "--out"]).arg(lab.path("out"));
+    let output = command.args(["--", "sh", "-c", RFCOMM]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}{stderr}", String::from_utf8_lossy(&output.stdout));
+    let read = |name: &str| {
+        let text = fs::read_to_string(lab.path("out").join(name)).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap_or_else(|error| panic!("{error}: {text}{stderr}"))
+    };
+    for receiver in ["stopped", "usual"] {
+        let trace = read(receiver);
+        assert_eq!(trace["lost_records"], 0, "{trace:#}");
+        let of_socket = |one: &&Value| one["transport"] == "rfcomm" && one["is_outgoing"] == true;
+        let sent: Vec<&Value> = trace["worst"].as_array().unwrap().iter().filter(of_socket).collect();
+        let [sent] = sent[..] else { panic!("{trace:#}") };
+        assert!(sent["program"].as_str().unwrap().starts_with("rctest ("), "{sent:#}");
+        let to = sent["to"].as_str().unwrap();
+        assert!(to.starts_with("00:AA:01:01:00:00 RFCOMM channel 5 (handle "), "{sent:#}");
+        assert_eq!((&sent["from"], &sent["writes"]), (&json!("hci0"), &json!(400)), "{sent:#}");
+        assert_eq!(sent["bytes"], 400 * 500, "{sent:#}");
+        // Each nanosecond has one holder.
+        let span = sent["span_ns"].as_u64().unwrap();
+        assert_eq!(sum(sent, "breakdown"), span, "{sent:#}");
+        assert!(held(sent, "breakdown", "not_known") < span / 50, "{sent:#}");
+        let without_credits = held(sent, "breakdown", "rfcomm_credits");
+        let mut verdicts = sent["verdicts"].as_array().unwrap().iter();
+        let credits = verdicts.find(|on| on["cause"] == "rfcomm_credits").unwrap();
+        if receiver == "stopped" {
+            // It has room for 50 KB, which take less than a second.
+            assert!((2_000_000_000..3_500_000_000).contains(&without_credits), "{sent:#}");
+            assert_eq!((&credits["verdict"], &credits["side"]), (&json!("found"), &json!("receiver")), "{sent:#}");
+            assert!(sent["waited_writes"].as_u64().unwrap() > 0, "{sent:#}");
+            assert!(held(sent, "waited", "rfcomm_credits") > 1_500_000_000, "{sent:#}");
+        } else {
+            assert!(without_credits < span / 50, "{sent:#}");
+            assert_ne!(credits["verdict"], "found", "{sent:#}");
+        }
+        // The file tells the same.
+        let explained = read(&format!("{receiver}.explained"));
+        assert_eq!(explained["traces"][0]["trace"]["worst"], trace["worst"], "{explained:#}");
+    }
 }

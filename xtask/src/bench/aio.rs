@@ -1,6 +1,6 @@
 //! Network AIO: libtautaio beside poll, beside io_uring as it is, and beside glibc's POSIX AIO; and files, by fio.
 //!
-//! `taut crowd` interleaves the engines itself, and its rounds have new servers and connections.
+//! `taut connections` interleaves the engines itself, and its rounds have new servers and connections.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -39,7 +39,7 @@ enum Quantity {
 pub(crate) fn run(setting: &Setting) -> Result<Outcome> {
     let rounds = setting.rounds.to_string();
     let crowd = |engines: &str, active: &str| {
-        let arguments = ["crowd", "--engines", engines, "--connections", CONNECTIONS, "--active", active];
+        let arguments = ["connections", "--engines", engines, "--connections", CONNECTIONS, "--active", active];
         setting.taut.run_anywhere(&[&arguments[..], &["--rounds", &rounds]].concat(), CROWD_LIMIT)
     };
     let main = crowd("poll,uring,aio-signal,aio-wait", "1,10,100,1000")?;
@@ -117,9 +117,9 @@ impl Quantity {
             Self::RoundTrip => "p50_ns",
             Self::Cpu => "cpu_ns_per_message",
         };
-        let rows = object["results"].as_array().context("taut crowd has no results")?;
+        let rows = object["results"].as_array().context("taut connections has no results")?;
         let row = rows.iter().find(|row| row["engine"] == engine && row["active"] == active);
-        let row = row.with_context(|| format!("taut crowd has no row of {engine} with {active} active"))?;
+        let row = row.with_context(|| format!("taut connections has no row of {engine} with {active} active"))?;
         let rounds = row["rounds"].as_array().filter(|rounds| !rounds.is_empty());
         let rounds = rounds.with_context(|| format!("{engine}: {}", row["why_not"]))?;
         Ok(rounds.iter().map(|round| round[key].as_f64().unwrap_or(f64::NAN)).collect())

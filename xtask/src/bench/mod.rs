@@ -6,6 +6,7 @@
 mod aio;
 mod air;
 mod alike;
+mod broker;
 mod comparison;
 mod echo;
 mod explain;
@@ -30,7 +31,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::packages::{BUSYBOX, CURL, FIO, IPERF, IPROUTE, SOCAT, SOCKPERF, TCPTRACE, TSHARK, UTIL_LINUX};
+use crate::packages::{
+    BUSYBOX, CURL, FIO, IPERF, IPROUTE, MOSQUITTO, NATS_SERVER, SOCAT, SOCKPERF, TCPTRACE, TSHARK, UTIL_LINUX,
+};
 use crate::{packages, shell};
 use outcome::Outcome;
 use process::Cores;
@@ -46,7 +49,7 @@ pub(crate) struct Args {
     /// Rounds; each gives one ratio.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Time of one measurement of `echo`, `stream`, `pipe` and fio.
+    /// Time of one measurement of `echo`, `stream`, `pipe`, `broker` and fio.
     #[arg(long, default_value = "2s", value_parser = humantime::parse_duration)]
     time: Duration,
     /// One object on stdout instead of tables.
@@ -88,12 +91,14 @@ enum Name {
     Trace,
     /// What `taut watch` takes beside 10,000 open connections.
     Watch,
+    /// Round trips of 32 B through a broker, beside bare frames, rumqttc and async-nats.
+    Broker,
     /// The same thing under two names through every command that compares; how often is it told apart? With --effects,
     /// known differences: how often are they found? Only when it is named: it takes half an hour. Needs root.
     Alike,
 }
 
-const ALL: [Name; 12] = [
+const ALL: [Name; 13] = [
     Name::Echo,
     Name::Stream,
     Name::Pace,
@@ -106,6 +111,7 @@ const ALL: [Name; 12] = [
     Name::Explain,
     Name::Trace,
     Name::Watch,
+    Name::Broker,
 ];
 
 /// Exit code for arguments that can't be followed, as clap has it.
@@ -134,6 +140,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     if names.contains(&Name::Web) {
         needed.extend([&CURL, &BUSYBOX]);
+    }
+    if names.contains(&Name::Broker) {
+        needed.extend([&MOSQUITTO, &NATS_SERVER]);
     }
     if let Some(refusal) = too_few(&names, args.rounds) {
         eprintln!("xtask: {refusal}");
@@ -220,6 +229,7 @@ impl Name {
             Self::Explain => explain::run(setting, &args.explain),
             Self::Trace => trace::run(setting),
             Self::Watch => watch::run(setting),
+            Self::Broker => broker::run(setting),
             Self::Alike => alike::run(setting, &args.alike),
         }
     }

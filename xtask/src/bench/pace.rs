@@ -59,7 +59,7 @@ impl Peer {
         let object = match self {
             Self::Foreign => {
                 let arguments =
-                    ["pace", "--foreign-peer", "56ms", "--nagle", nagle, "--time", "10s", "--place", "free"];
+                    ["pace", "--emulate-delack", "56ms", "--nagle", nagle, "--time", "10s", "--place", "free"];
                 setting.taut.run(&arguments, Duration::from_secs(120))?
             }
             Self::Linux => {

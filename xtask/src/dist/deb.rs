@@ -13,6 +13,9 @@ use anyhow::{Context, Result};
 use super::machine::Machine;
 use crate::shell;
 
+/// The settings of the agent's unit.
+pub(super) const SETTINGS: &str = "etc/taut/agent";
+
 /// Where units of packages lie.
 const UNITS: &str = "usr/lib/systemd/system";
 
@@ -67,6 +70,9 @@ pub(super) fn program(machine: Machine, unpacked: &Path, directory: &Path, time:
         let unit = unit?;
         package.add(&unit.path(), &format!("{UNITS}/{}", unit.file_name().to_string_lossy()))?;
     }
+    package.add(&unpacked.join("etc/agent"), SETTINGS)?;
+    // What was edited there stays when the package is upgraded.
+    package.write(&format!("/{SETTINGS}\n"), "DEBIAN/conffiles")?;
     for file in ["README.md", "SECURITY.md"] {
         package.add(&unpacked.join(file), &format!("usr/share/doc/tautline/{file}"))?;
     }
@@ -104,7 +110,8 @@ pub(super) fn library(machine: Machine, library: &Path, directory: &Path, time: 
     package.add(&root.join("include/tautaio.h"), "usr/include/tautaio.h")?;
     package.add_zipped(&root.join("man/tautaio.3"), "usr/share/man/man3/tautaio.3")?;
     let link = format!(
-        "libdir=/{place}\n\nName: tautaio\nDescription: {}\nVersion: {}\nLibs: -L${{libdir}} -ltautaio\n",
+        "includedir=/usr/include\nlibdir=/{place}\n\nName: tautaio\nDescription: {}\nVersion: {}\n\
+         Cflags: -I${{includedir}}\nLibs: -L${{libdir}} -ltautaio\n",
         package.description.0,
         env!("CARGO_PKG_VERSION")
     );
@@ -161,6 +168,11 @@ pub(crate) fn module(directory: &Path, time: u64) -> Result<PathBuf> {
         ),
     )?;
     package.finish(directory)
+}
+
+/// What a package's file is called.
+pub(super) fn archive(name: &str, architecture: &str) -> String {
+    format!("{name}_{}_{architecture}.deb", env!("CARGO_PKG_VERSION"))
 }
 
 /// The newest version of the C library that one of the symbols takes.
@@ -220,8 +232,7 @@ impl Package<'_> {
         let size = shell::output(Command::new("sh").args(["-c", count]).current_dir(self.tree))?;
         self.write(&format!("{}\n", sums.trim_end()), "DEBIAN/md5sums")?;
         self.write(&self.control(size.trim())?, "DEBIAN/control")?;
-        let (version, architecture) = (env!("CARGO_PKG_VERSION"), self.architecture);
-        let archive = directory.join(format!("{}_{version}_{architecture}.deb", self.name));
+        let archive = directory.join(archive(self.name, self.architecture));
         let mut build = Command::new("dpkg-deb");
         build.args(["--root-owner-group", "-Zxz", "--build"]).arg(self.tree).arg(&archive);
         shell::output(build.env("SOURCE_DATE_EPOCH", self.time.to_string()))?;

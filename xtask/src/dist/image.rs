@@ -73,8 +73,8 @@ pub(super) fn pack(machine: Machine, unpacked: &Path, directory: &Path, time: u6
 pub(super) fn try_out(machine: Machine, image: &Path) -> Result<()> {
     let missing = crate::packages::ensure(&[&SKOPEO, &UMOCI]);
     if !missing.is_empty() {
-        println!("{}: the image is not read by others: not installed: {}", machine.name(), missing.join(", "));
-        return Ok(());
+        let (name, missing) = (machine.name(), missing.join(", "));
+        return shell::left_out(&format!("{name}: the image is not read by others: not installed: {missing}"));
     }
     let work = tempfile::tempdir()?;
     let layout = work.path().join("layout");

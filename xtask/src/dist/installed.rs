@@ -9,17 +9,38 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use super::deb::SETTINGS;
 use super::machine::Machine;
-use crate::shell;
+use crate::packages::PKGCONF;
+use crate::{packages, shell};
+
+/// The completions of bash, which loads them by the name of this file.
+const COMPLETIONS: &str = "usr/share/bash-completion/completions/taut";
+/// Files of the program's package, where others look for them.
+const PROGRAM: [&str; 7] = [
+    "usr/lib/systemd/system/taut-agent.service",
+    "usr/lib/systemd/system/taut-watch.service",
+    SETTINGS,
+    "usr/share/man/man1/taut.1.gz",
+    COMPLETIONS,
+    "usr/share/zsh/vendor-completions/_taut",
+    "usr/share/fish/vendor_completions.d/taut.fish",
+];
 
 /// The package of the program. Its files are where other programs look for them, and the program does its work there.
 pub(super) fn program(machine: Machine, package: &Path) -> Result<()> {
     life(machine, package, |root| {
-        for file in ["usr/lib/systemd/system/taut-watch.service", "usr/share/man/man1/taut.1.gz"] {
-            if !root.join(file).is_file() {
+        for file in PROGRAM {
+            if !fs::metadata(root.join(file)).is_ok_and(|found| found.is_file() && found.len() > 0) {
                 bail!("{} does not install {file}", package.display());
             }
         }
+        let settings = fs::read_to_string(root.join("var/lib/dpkg/info/tautline.conffiles"))?;
+        if settings != format!("/{SETTINGS}\n") {
+            bail!("{} would overwrite what is edited, but for: {settings}", package.display());
+        }
+        let mut bash = Command::new("bash");
+        shell::output(bash.args(["-c", "source \"$0\" && complete -p taut"]).arg(root.join(COMPLETIONS)))?;
         let taut = root.join("usr/bin/taut");
         let version = shell::output(machine.runner(&taut).arg("--version"))?;
         if !version.contains(env!("CARGO_PKG_VERSION")) {
@@ -29,17 +50,33 @@ pub(super) fn program(machine: Machine, package: &Path) -> Result<()> {
     })
 }
 
-/// The package of the library: a program is linked with what it installs, and serves a connection.
+/// The package of the library: a program is linked with what it installs, as its pkg-config file says, and serves a
+/// connection.
 pub(super) fn library(machine: Machine, package: &Path) -> Result<()> {
     life(machine, package, |root| {
+        let missing = packages::ensure(&[&PKGCONF]);
+        if !missing.is_empty() {
+            return shell::left_out(&format!("libtautaio was not linked with: not installed: {}", missing.join(", ")));
+        }
         let libraries = root.join(format!("usr/lib/{}-linux-gnu", machine.name()));
+        let flags = flags(root, &libraries.join("pkgconfig"))?;
         let work = tempfile::tempdir()?;
         let server = work.path().join("echo");
         let mut compiler = Command::new("cc");
-        compiler.arg(shell::root().join("examples/aio/echo_waitcomplete.c")).arg("-I").arg(root.join("usr/include"));
-        shell::run(compiler.arg("-L").arg(&libraries).arg("-ltautaio").arg("-o").arg(&server))?;
+        compiler.arg(shell::root().join("examples/aio/echo_waitcomplete.c"));
+        shell::run(compiler.args(flags.split_whitespace()).arg("-o").arg(&server))?;
         echoes(Command::new(server).env("LD_LIBRARY_PATH", libraries))
     })
+}
+
+/// What a compiler has to be told of the library that is installed in this root.
+fn flags(root: &Path, files: &Path) -> Result<String> {
+    let mut ask = Command::new("pkg-config");
+    ask.args(["--cflags", "--libs", "tautaio"]).env_remove("PKG_CONFIG_PATH");
+    ask.env("PKG_CONFIG_LIBDIR", files).env("PKG_CONFIG_SYSROOT_DIR", root);
+    // Places that a compiler knows by itself are left out, and in a root of its own it knows none.
+    ask.env("PKG_CONFIG_ALLOW_SYSTEM_CFLAGS", "1").env("PKG_CONFIG_ALLOW_SYSTEM_LIBS", "1");
+    shell::output(&mut ask)
 }
 
 /// The package of the kernel module, as far as it can be tried without a kernel's headers: its scripts are read. `xtask
@@ -83,7 +120,7 @@ fn life(machine: Machine, package: &Path, works: impl FnOnce(&Path) -> Result<()
     }
     let name = shell::output(Command::new("dpkg-deb").arg("--field").arg(package).arg("Package"))?;
     shell::output(dpkg().args(["--purge", name.trim()]))?;
-    let left = files_below(&root.path().join("usr"))?;
+    let left = [files_below(&root.path().join("usr"))?, files_below(&root.path().join("etc"))?].concat();
     if !left.is_empty() {
         bail!("{} leaves behind: {left:?}", package.display());
     }

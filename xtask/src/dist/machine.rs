@@ -1,19 +1,15 @@
 //! Machines for which there are archives.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use crate::packages::Package;
+use crate::packages::{GCC_AARCH64, LIBC_AARCH64, Package, QEMU_USER};
 use crate::shell;
 
 /// A C compiler for musl, which ring's sources take.
 const MUSL: Package = Package { name: "musl-tools", command: "musl-gcc" };
-const GCC_AARCH64: Package = Package { name: "gcc-aarch64-linux-gnu", command: "aarch64-linux-gnu-gcc" };
-const LIBC_AARCH64: Package = Package { name: "libc6-dev-arm64-cross", command: "aarch64-linux-gnu-gcc" };
-/// Runs programs of other machines.
-const QEMU_USER: Package = Package { name: "qemu-user-static", command: "qemu-aarch64-static" };
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 pub(super) enum Machine {
@@ -66,7 +62,7 @@ impl Machine {
     }
 
     /// What cargo and the build of C sources are told.
-    pub(super) const fn compilers(self) -> &'static [(&'static str, &'static str)] {
+    const fn compilers(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::X86 => &[("CC_x86_64_unknown_linux_musl", "musl-gcc")],
             Self::Arm => &[
@@ -74,6 +70,22 @@ impl Machine {
                 ("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER", "aarch64-linux-gnu-gcc"),
             ],
         }
+    }
+
+    /// A command of cargo that compiles what is given away.
+    pub(super) fn cargo(self, command: &str, flags: &[String]) -> Result<Command> {
+        let mut cargo = shell::cargo();
+        cargo.arg(command).envs(self.compilers().iter().copied());
+        // Panics name the source's place, which is not to tell where it was built.
+        let home = std::env::var("CARGO_HOME").map_or_else(
+            |_| std::env::var("HOME").map(|home| PathBuf::from(home).join(".cargo")),
+            |home| Ok(PathBuf::from(home)),
+        )?;
+        let from = [(shell::root(), "/tautline"), (home, "/cargo")];
+        let remapped = from.map(|(path, to)| format!("--remap-path-prefix={}={to}", path.display()));
+        let flags = [&remapped[..], flags].concat().join(" ");
+        cargo.env("RUSTFLAGS", flags).env_remove("CARGO_ENCODED_RUSTFLAGS").env_remove("CARGO_TARGET_DIR");
+        Ok(cargo)
     }
 
     /// The emulator; none where this machine runs the program itself.
@@ -95,19 +107,17 @@ impl Machine {
             },
         )
     }
+}
 
-    /// Makes sure that the toolchain has the standard library for it.
-    pub(super) fn ensure_target(self) -> Result<()> {
-        let has = || {
-            let directory =
-                shell::output(Command::new("rustc").args(["--print", "target-libdir", "--target", self.triple()]));
-            directory.is_ok_and(|directory| Path::new(directory.trim()).is_dir())
-        };
-        let add =
-            || shell::run(Command::new("rustup").args(["target", "add", self.triple()]).current_dir(shell::root()));
-        if !has() && (shell::find("rustup").is_none() || add().is_err() || !has()) {
-            bail!("the standard library for {0} is missing; install it with: rustup target add {0}", self.triple());
-        }
-        Ok(())
+/// Makes sure that the toolchain has the standard library for a target.
+pub(crate) fn ensure_target(triple: &str) -> Result<()> {
+    let has = || {
+        let directory = shell::output(Command::new("rustc").args(["--print", "target-libdir", "--target", triple]));
+        directory.is_ok_and(|directory| Path::new(directory.trim()).is_dir())
+    };
+    let add = || shell::run(Command::new("rustup").args(["target", "add", triple]).current_dir(shell::root()));
+    if !has() && (shell::find("rustup").is_none() || add().is_err() || !has()) {
+        bail!("the standard library for {triple} is missing; install it with: rustup target add {triple}");
     }
+    Ok(())
 }

@@ -34,7 +34,7 @@ pub(super) fn ensure(again: bool, jobs: Option<u16>) -> Result<()> {
     for directory in [&lists, &bench] {
         fs::create_dir(directory)?;
     }
-    let apt = Apt::of_release(SERIES.debian(), SERIES.with_security_updates(), &lists)?;
+    let apt = Apt::of_release(SERIES.debian(), SERIES.architecture(), SERIES.with_security_updates(), &lists)?;
     eprintln!("fetching Linux {} of Debian and what builds it", SERIES.version());
     let compiler = SERIES.compiler().context("a compiler")?;
     workshop::furnish(&apt, &[TOOLS.as_slice(), &MORE].concat(), compiler, &root)?;

@@ -104,7 +104,7 @@ pub(super) fn ensure_tools(series: Series) -> Result<PathBuf> {
         let making = tempfile::Builder::new().prefix("fetch-").tempdir_in(&cache)?;
         let (lists, made) = (making.path().join("apt"), making.path().join("root"));
         fs::create_dir(&lists)?;
-        let apt = Apt::of_release(series.debian(), series.with_security_updates(), &lists)?;
+        let apt = Apt::of_release(series.debian(), series.architecture(), series.with_security_updates(), &lists)?;
         eprintln!("fetching dkms of Debian {}, once", series.debian());
         apt.unpack_all(TOOLS.into_iter(), &made)?;
         apt.unpack("dkms", &made)?;

@@ -13,6 +13,7 @@ use super::machine::{self, Boot, Ending, Plan};
 use super::resume::Start;
 use super::workshop::Workshop;
 use super::{booted, l2cat};
+use crate::architecture::Architecture;
 use crate::packages::{self, BUSYBOX, KMOD, Package, QEMU, UTIL_LINUX, XZ, ZSTD};
 use crate::shell;
 
@@ -68,8 +69,8 @@ pub(super) struct GuestArgs {
     pub(super) console: bool,
 }
 
-pub(super) fn ensure_packages() -> Result<()> {
-    let missing = packages::ensure(&PACKAGES);
+pub(super) fn ensure_packages(architecture: Architecture) -> Result<()> {
+    let missing = packages::ensure(&[&PACKAGES, architecture.packages()].concat());
     if !missing.is_empty() {
         bail!("the lab needs these packages: {}", missing.join(", "));
     }
@@ -77,7 +78,8 @@ pub(super) fn ensure_packages() -> Result<()> {
 }
 
 pub(super) fn run_command(args: &GuestArgs, command: &[String]) -> Result<u8> {
-    let Some(directory) = booted::directory(args.icount) else {
+    let directory = booted::directory(args.icount).filter(|_| args.kernel.architecture().can_be_saved());
+    let Some(directory) = directory else {
         let made = Made::new(args, Some(command))?;
         let out = place_for_files(args.out.as_ref())?;
         return Ok(code(machine::run(&made.plan(args, &out))?, &made.kernel, args.timeout));
@@ -99,14 +101,18 @@ pub(super) struct Made {
 
 impl Made {
     pub(super) fn new(args: &GuestArgs, command: Option<&[String]>) -> Result<Self> {
-        ensure_packages()?;
+        let architecture = args.kernel.architecture();
+        ensure_packages(architecture)?;
         let kernel = args.kernel.ensure()?;
-        let taut = image::taut()?;
+        let taut = image::taut(architecture)?;
         let own = own_modules()?.into_iter().filter(|path| args.modules.iter().any(|name| path.ends_with(name)));
         let sources: BTreeSet<PathBuf> = own.chain(args.module_sources.iter().cloned()).collect();
         let built = built_modules(args.kernel, &kernel, &sources)?;
         let mut files = args.files.clone();
         if args.l2cat {
+            if architecture != Architecture::Amd64 {
+                bail!("l2cat is built for amd64 alone");
+            }
             files.push(Passed::program(l2cat::ensure()?));
         }
         let contents = Contents { files: &files, modules: &args.modules, built: &built, command };
@@ -116,6 +122,7 @@ impl Made {
 
     pub(super) fn plan<'a>(&'a self, args: &GuestArgs, out: &'a Path) -> Plan<'a> {
         Plan {
+            architecture: args.kernel.architecture(),
             kernel: &self.vmlinux,
             image: &self.image,
             memory: args.memory,

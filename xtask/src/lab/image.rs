@@ -14,10 +14,8 @@ use anyhow::{Context, Result, bail};
 use super::cpio::Archive;
 use super::kernel::Kernel;
 use super::modules;
+use crate::architecture::Architecture;
 use crate::shell;
-
-/// The target for which programs of guests are linked with all that they need, C library included.
-pub(super) const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// A file or directory of the host and its place in the guest.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -61,22 +59,24 @@ impl FromStr for Passed {
 }
 
 /// Builds `taut` for guests: it runs on any kernel, without a library beside it.
-pub(super) fn taut() -> Result<PathBuf> {
+pub(super) fn taut(architecture: Architecture) -> Result<PathBuf> {
     let directory = shell::target_dir()?.join("lab");
     let mut build = shell::cargo();
     // No guest is an agent of a mesh.
     build.args(["build", "--quiet", "--locked", "--package", "tautline", "--no-default-features"]);
-    shell::run(&mut for_guests(build, &directory)).context("taut can't be built for the guest")?;
-    Ok(directory.join(TARGET).join("release/taut"))
+    let mut build = for_guests(build, architecture, &directory)?;
+    shell::run(&mut build).context("taut can't be built for the guest")?;
+    Ok(directory.join(architecture.target()).join("release/taut"))
 }
 
 /// A `cargo build` whose programs run in guests; they are in `release` below the target's name.
-pub(super) fn for_guests(mut build: Command, directory: &Path) -> Command {
-    build.args(["--release", "--target", TARGET]);
+pub(super) fn for_guests(mut build: Command, architecture: Architecture, directory: &Path) -> Result<Command> {
+    build.arg("--release");
+    architecture.build(&mut build)?;
     // Runs of seconds are worth no link-time optimisation.
     build.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
     build.env("CARGO_TARGET_DIR", directory).env("RUSTFLAGS", "-C target-feature=+crt-static");
-    build
+    Ok(build)
 }
 
 /// The first file system of a guest, as the kernel unpacks it.
@@ -94,7 +94,7 @@ pub(super) fn build(kernel: &Kernel, taut: &Path, contents: &Contents<'_>) -> Re
         archive.program("lab/command", script(command).into_bytes());
     }
     archive.file("lab/modules", contents.modules.iter().flat_map(|name| [name, "\n"]).collect::<String>().into_bytes());
-    busybox(&mut archive)?;
+    busybox(kernel, &mut archive)?;
     archive.program("bin/taut", read(taut)?);
     modules::add(kernel, contents.modules, contents.built, &mut archive)?;
     for file in contents.files {
@@ -105,9 +105,11 @@ pub(super) fn build(kernel: &Kernel, taut: &Path, contents: &Contents<'_>) -> Re
     Ok(archive.into_bytes())
 }
 
-fn busybox(archive: &mut Archive) -> Result<()> {
-    let program = shell::find("busybox").context("there is no busybox: install busybox-static")?;
-    let applets = shell::output(Command::new(&program).arg("--list"))?;
+fn busybox(kernel: &Kernel, archive: &mut Archive) -> Result<()> {
+    let own = shell::find("busybox").context("there is no busybox: install busybox-static")?;
+    // That of another machine has the same applets, of which this one can tell.
+    let applets = shell::output(Command::new(&own).arg("--list"))?;
+    let program = kernel.busybox().unwrap_or(own);
     for applet in applets.lines().filter(|applet| *applet != "busybox") {
         archive.link(&format!("bin/{applet}"), "busybox");
     }

@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use crate::apt::Apt;
+use crate::architecture::Architecture;
+use crate::packages::BUSYBOX;
 use crate::{shell, tools};
 
 /// The kernels of the lab, as Debian has them when they are fetched.
@@ -25,6 +27,9 @@ pub(crate) enum Series {
     /// Of Debian 13.
     #[value(name = "6.12")]
     V6_12,
+    /// Of Debian 13, for the machine that a Raspberry Pi 4 is.
+    #[value(name = "6.12-arm64")]
+    V6_12Arm64,
     /// Debian 13's source, built to find faults of locks and memory: `cargo xtask lab debug-kernel`.
     #[value(name = "6.12-debug")]
     V6_12Debug,
@@ -52,7 +57,7 @@ const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 const ELF_MAGIC: [u8; 4] = *b"\x7FELF";
 
 impl Series {
-    /// Those that are fetched.
+    /// Those that are fetched for the tests of this machine.
     pub(super) const STOCK: [Self; 4] = [Self::V5_10, Self::V6_1, Self::V6_1Rt, Self::V6_12];
 
     pub(super) const fn name(self) -> &'static str {
@@ -61,6 +66,7 @@ impl Series {
             Self::V6_1 => "6.1",
             Self::V6_1Rt => "6.1-rt",
             Self::V6_12 => "6.12",
+            Self::V6_12Arm64 => "6.12-arm64",
             Self::V6_12Debug => "6.12-debug",
         }
     }
@@ -70,7 +76,14 @@ impl Series {
         match self {
             Self::V5_10 => "5.10",
             Self::V6_1 | Self::V6_1Rt => "6.1",
-            Self::V6_12 | Self::V6_12Debug => "6.12",
+            Self::V6_12 | Self::V6_12Arm64 | Self::V6_12Debug => "6.12",
+        }
+    }
+
+    pub(crate) const fn architecture(self) -> Architecture {
+        match self {
+            Self::V6_12Arm64 => Architecture::Arm64,
+            _ => Architecture::Amd64,
         }
     }
 
@@ -79,7 +92,7 @@ impl Series {
         match self {
             Self::V5_10 => "bullseye",
             Self::V6_1 | Self::V6_1Rt => "bookworm",
-            Self::V6_12 | Self::V6_12Debug => "trixie",
+            Self::V6_12 | Self::V6_12Arm64 | Self::V6_12Debug => "trixie",
         }
     }
 
@@ -94,7 +107,7 @@ impl Series {
     /// The package of the compiler that built it; `None` where no modules are built.
     pub(super) const fn compiler(self) -> Option<&'static str> {
         match self {
-            Self::V5_10 => None,
+            Self::V5_10 | Self::V6_12Arm64 => None,
             Self::V6_1 | Self::V6_1Rt => Some("gcc-12"),
             Self::V6_12 | Self::V6_12Debug => Some("gcc-14"),
         }
@@ -144,9 +157,11 @@ impl Series {
     fn fetch(self, making: &Path) -> Result<()> {
         let lists = making.join("apt");
         fs::create_dir(&lists)?;
-        let apt = Apt::of_release(self.debian(), self.with_security_updates(), &lists)?;
-        let metapackage = if matches!(self, Self::V6_1Rt) { "linux-image-rt-amd64" } else { "linux-image-amd64" };
-        let package = apt.dependency(metapackage, &format!("linux-image-{}.", self.version()))?;
+        let architecture = self.architecture();
+        let apt = Apt::of_release(self.debian(), architecture, self.with_security_updates(), &lists)?;
+        let flavour = if matches!(self, Self::V6_1Rt) { "rt-" } else { "" };
+        let metapackage = format!("linux-image-{flavour}{}", architecture.debian());
+        let package = apt.dependency(&metapackage, &format!("linux-image-{}.", self.version()))?;
         eprintln!("fetching {package}, once");
         let unpacked = making.join("unpacked");
         apt.unpack(&package, &unpacked)?;
@@ -156,7 +171,15 @@ impl Series {
         let modules = kernel.join("lib/modules");
         fs::create_dir_all(&modules)?;
         let image = fs::read(unpacked.join(format!("boot/vmlinuz-{release}")))?;
-        fs::write(kernel.join("vmlinux"), uncompressed(&image)?)?;
+        match architecture {
+            Architecture::Amd64 => fs::write(kernel.join("vmlinux"), uncompressed(&image)?)?,
+            // It is not compressed there; and the guest's shell is another program.
+            Architecture::Arm64 => {
+                fs::write(kernel.join("vmlinux"), image)?;
+                apt.unpack(BUSYBOX.name, &unpacked)?;
+                fs::copy(unpacked.join("usr/bin").join(BUSYBOX.command), kernel.join(BUSYBOX.command))?;
+            }
+        }
         let places = ["usr/lib/modules", "lib/modules"].map(|place| unpacked.join(place).join(release));
         let place = places.iter().find(|place| place.is_dir()).context("the package has no modules")?;
         fs::rename(place, modules.join(release))?;
@@ -179,6 +202,11 @@ impl Kernel {
     pub(super) fn image(&self) -> PathBuf {
         let booted = self.directory.join(BOOTED_IMAGE);
         if booted.is_file() { booted } else { self.directory.join("vmlinux") }
+    }
+
+    /// The guest's shell, where this machine's is for another one.
+    pub(super) fn busybox(&self) -> Option<PathBuf> {
+        Some(self.directory.join(BUSYBOX.command)).filter(|program| program.is_file())
     }
 
     /// The directory of `modules.dep` and the modules.

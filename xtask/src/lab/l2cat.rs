@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::image::{TARGET, for_guests};
+use super::image::for_guests;
+use crate::architecture::Architecture;
 use crate::{shell, tools};
 
 const VERSION: &str = "0.17.4";
@@ -68,9 +69,9 @@ fn build(directory: &Path) -> Result<PathBuf> {
     let source = source(&metadata).context("bluer is not among the fetched crates")?;
     fs::copy(&source, &main).with_context(|| format!("cannot copy {}", source.display()))?;
     let target = directory.join("target");
-    let mut build = for_guests(cargo("build"), &target);
+    let mut build = for_guests(cargo("build"), Architecture::Amd64, &target)?;
     shell::run(&mut build)?;
-    Ok(target.join(TARGET).join("release/l2cat"))
+    Ok(target.join(Architecture::Amd64.target()).join("release/l2cat"))
 }
 
 /// The lock file as cargo has it. Kept are versions and checksums; where packages come from is what

@@ -18,10 +18,12 @@ use tempfile::TempDir;
 
 use super::qmp::Monitor;
 use super::resume::{self, Start};
+use crate::architecture::Architecture;
 
 /// A machine to be.
 #[derive(Clone, Copy)]
 pub(super) struct Plan<'a> {
+    pub(super) architecture: Architecture,
     /// The uncompressed kernel.
     pub(super) kernel: &'a Path,
     /// The archive of the guest's first file system.
@@ -229,11 +231,11 @@ impl Machine {
     fn start(plan: &Plan<'_>, directory: &Path) -> Result<Self> {
         // The guest dies with us, however we die.
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", "--", "qemu-system-x86_64"]);
+        command.args(["--pdeathsig", "KILL", "--", plan.architecture.qemu()]);
         command.args(["-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"]);
         // Several processors are to meet each other as they come, each in a thread of the host.
         let threads = if plan.cpus > 1 { "multi" } else { "single" };
-        command.args(["-machine", "q35", "-accel", &format!("tcg,thread={threads}"), "-cpu", "max"]);
+        command.args(plan.architecture.machine()).args(["-accel", &format!("tcg,thread={threads}")]);
         command.arg("-smp").arg(plan.cpus.to_string());
         command.arg("-m").arg(plan.memory.to_string());
         command.arg("-kernel").arg(plan.kernel).args(["-initrd", "image", "-append", KERNEL_PARAMETERS]);
@@ -242,10 +244,7 @@ impl Machine {
             command.arg("-icount").arg(format!("shift={shift},sleep=off"));
             command.args(["-rtc", "base=2026-01-01T00:00:00,clock=vm", "-seed", "1"]);
         }
-        for port in &OUTPUTS[..4] {
-            command.arg("-chardev").arg(format!("file,id={port},path={port}"));
-            command.arg("-serial").arg(format!("chardev:{port}"));
-        }
+        plan.architecture.serial_ports(&OUTPUTS[..4], &mut command);
         if let Some(radio) = plan.radio {
             command.args(["-device", "virtio-serial-pci", "-device", "virtconsole,chardev=radio", "-chardev"]);
             command.arg(format!("socket,id=radio,path={}", radio.display()));

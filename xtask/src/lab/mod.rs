@@ -41,6 +41,7 @@ use guest::{GuestArgs, LAB_FAILED, built_modules, ensure_packages, own_modules, 
 use kernel::Series;
 use two::PairCommand;
 
+use crate::architecture::Architecture;
 use crate::shell;
 
 /// What to do in the lab.
@@ -103,7 +104,7 @@ struct DebugKernelArgs {
 
 #[derive(clap::Args)]
 struct FetchArgs {
-    /// Only this kernel.
+    /// Only this kernel [default: all of amd64].
     #[arg(long, value_name = "SERIES")]
     kernel: Option<Series>,
     /// Also what builds kernel modules for them, and build those of this repository.
@@ -124,7 +125,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         LabCommand::Pair(args) => ended(run_pair(args)),
         LabCommand::Bluetooth(args) => ended(bluetooth::run(args).map(|met| if met { 0 } else { BAR_MISSED })),
         LabCommand::Dkms(args) => ended(run_dkms(args)),
-        LabCommand::DebugKernel(args) => had(ensure_packages().and_then(|()| debug::ensure(args.again, args.jobs))),
+        LabCommand::DebugKernel(args) => {
+            had(ensure_packages(Architecture::Amd64).and_then(|()| debug::ensure(args.again, args.jobs)))
+        }
         LabCommand::Fetch(args) => had(fetch(args)),
     };
     Ok(code.into())
@@ -158,8 +161,8 @@ fn ended(code: Result<u8>) -> u8 {
 }
 
 fn fetch(args: &FetchArgs) -> Result<()> {
-    ensure_packages()?;
     for series in args.kernel.map_or_else(|| Series::STOCK.to_vec(), |only| vec![only]) {
+        ensure_packages(series.architecture())?;
         let kernel = series.ensure()?;
         eprintln!("lab: Linux {} is there", kernel.release);
         if args.modules && series.compiler().is_some() {
@@ -173,7 +176,7 @@ fn fetch(args: &FetchArgs) -> Result<()> {
     if args.l2cat {
         l2cat::ensure()?;
     }
-    image::taut().map(drop)
+    image::taut(args.kernel.map_or(Architecture::Amd64, Series::architecture)).map(drop)
 }
 
 fn run_pair(args: &PairCommand) -> Result<u8> {
@@ -188,7 +191,7 @@ fn run_pair(args: &PairCommand) -> Result<u8> {
 }
 
 fn run_dkms(args: &DkmsArgs) -> Result<u8> {
-    ensure_packages()?;
+    ensure_packages(args.kernel.architecture())?;
     let kernel = args.kernel.ensure()?;
     let module = dkms::run(args.kernel, &kernel, &place_for_files(args.out.as_ref())?)?;
     println!("installed twice for Linux {} and purged: {}", kernel.release, module.display());

@@ -16,6 +16,7 @@ use super::image;
 use super::kernel::Series;
 use super::machine::{self, Ending, Forward, Guest, LOOK_PERIOD, Plan, Sink};
 use super::pair::{PairArgs, serving};
+use crate::architecture::Architecture;
 
 /// What a pair of two kernels has beyond one of one kernel.
 #[derive(clap::Args)]
@@ -140,7 +141,7 @@ impl<'a> Radio<'a> {
         let mut command = Command::new("setpriv");
         command
             .args(["--pdeathsig", "KILL", "--"])
-            .arg(image::taut()?)
+            .arg(image::taut(Architecture::Amd64)?)
             .args(["air", "attach"])
             .args(settings)
             .arg("--json");

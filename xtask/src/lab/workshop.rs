@@ -172,7 +172,7 @@ pub(super) fn furnish(apt: &Apt, packages: &[&str], compiler: &str, root: &Path)
 fn make(series: Series, release: &str, compiler: &str, making: &Path, root: &Path) -> Result<()> {
     let lists = making.join("apt");
     fs::create_dir(&lists)?;
-    let apt = Apt::of_release(series.debian(), series.with_security_updates(), &lists)?;
+    let apt = Apt::of_release(series.debian(), series.architecture(), series.with_security_updates(), &lists)?;
     eprintln!("fetching headers and a compiler for Linux {release}, once");
     furnish(&apt, &TOOLS, compiler, root)?;
     let flavour = release.strip_suffix("-amd64").context("the kernel's release does not end in -amd64")?;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::binaries;
+use super::binaries::{self, For};
 use super::job::{Job, Work};
 use super::kind::Kind;
 use super::pool::{self, Limits};
@@ -28,7 +28,7 @@ const FETCHES: &str = "xtask::lab a_command_runs_on_each_kernel";
 /// There is no room for the caches, or the tests can't be built.
 pub(super) fn run(summary: &mut Summary) -> Result<()> {
     println!("building the tests");
-    let fetches = binaries::jobs(false)?.into_iter().find(|job| job.name == FETCHES);
+    let fetches = binaries::jobs(false, For::This)?.into_iter().find(|job| job.name == FETCHES);
     let fetches = fetches.with_context(|| format!("there is no test {FETCHES}"))?;
     let new = tempfile::Builder::new().prefix("taut-as-new-").tempdir().context("cannot create empty caches")?;
     let fetches = if lab::has_stock_kernels() { with_cache(fetches, new.path()) } else { fetches };

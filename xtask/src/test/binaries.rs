@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use super::arm;
 use super::job::{Job, Work};
 use super::kind::Kind;
 use crate::shell;
@@ -20,21 +21,58 @@ struct Binary {
     directory: PathBuf,
 }
 
-/// Builds all tests; gives a job for each, and one for those in the documentation. `long`: in their long form.
+/// For which machine tests are built.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum For {
+    This,
+    /// Run by an emulator.
+    Arm,
+    /// Run here: those in guests of the other machine, and no others.
+    ArmGuests,
+}
+
+/// The tests in guests of the other machine.
+const ARM_GUESTS: &str = "lab_arm";
+
+impl For {
+    /// Runs one of its programs.
+    fn command(self, program: &Path) -> Command {
+        match self {
+            Self::This | Self::ArmGuests => Command::new(program),
+            Self::Arm => arm::command(program),
+        }
+    }
+}
+
+/// Builds all tests; gives a job for each, and for this machine one for those in the documentation. `long`: in their
+/// long form.
 ///
 /// # Errors
 /// They can't be built, or a binary does not name its tests.
-pub(super) fn jobs(long: bool) -> Result<Vec<Job>> {
+pub(super) fn jobs(long: bool, machine: For) -> Result<Vec<Job>> {
     let mut build = cargo_test();
+    match machine {
+        For::This => {}
+        For::Arm => arm::build(&mut build)?,
+        For::ArmGuests => {
+            build.args(["--test", ARM_GUESTS]);
+        }
+    }
     build.args(["--no-run", "--message-format", "json-render-diagnostics"]).stderr(Stdio::inherit());
     let output = build.output().context("cannot run cargo test")?;
     anyhow::ensure!(output.status.success(), "the tests do not build");
-    let mut documentation = cargo_test();
-    documentation.arg("--doc");
-    let mut jobs = vec![Job { name: "documentation".to_owned(), kind: Kind::Host, work: Work::Command(documentation) }];
+    let mut jobs = Vec::new();
+    if machine == For::This {
+        let mut documentation = cargo_test();
+        documentation.arg("--doc");
+        let work = Work::Command(documentation);
+        jobs.push(Job { name: "documentation".to_owned(), kind: Kind::Host, work });
+    }
     for binary in binaries(&String::from_utf8_lossy(&output.stdout)) {
-        let list = shell::output(Command::new(&binary.executable).args(["--list", "--format", "terse"]))?;
-        jobs.extend(list.lines().filter_map(|line| line.strip_suffix(": test")).map(|test| binary.job(test, long)));
+        let list = shell::output(machine.command(&binary.executable).args(["--list", "--format", "terse"]))?;
+        jobs.extend(
+            list.lines().filter_map(|line| line.strip_suffix(": test")).map(|test| binary.job(test, long, machine)),
+        );
     }
     Ok(jobs)
 }
@@ -68,8 +106,8 @@ fn binary(message: &Value) -> Option<Binary> {
 }
 
 impl Binary {
-    fn job(&self, test: &str, long: bool) -> Job {
-        let mut command = shell::without_package(Command::new(&self.executable));
+    fn job(&self, test: &str, long: bool, machine: For) -> Job {
+        let mut command = shell::without_package(machine.command(&self.executable));
         command.args(["--exact", test]).current_dir(&self.directory).env("CARGO_MANIFEST_DIR", &self.directory);
         command.env("RUST_TEST_THREADS", "1").env_remove("TAUT_TEST_LONG");
         if long {
@@ -107,6 +145,6 @@ mod tests {
         let names: Vec<&str> = found.iter().map(|binary| binary.name.as_str()).collect();
         assert_eq!(names, ["tautline", "tautline::bin/taut", "tautline::pace"]);
         assert_eq!(found[2].directory, Path::new("/r/crates/tautline"));
-        assert_eq!(found[2].job("stalls::one", false).name, "tautline::pace stalls::one");
+        assert_eq!(found[2].job("stalls::one", false, For::This).name, "tautline::pace stalls::one");
     }
 }

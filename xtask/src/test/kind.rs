@@ -10,6 +10,8 @@ pub(crate) enum Kind {
     Host,
     /// A virtual machine, which keeps one core busy.
     Guest,
+    /// The same of the other machine: with `--arm` alone.
+    ArmGuest,
     /// The same with the lab's debug kernel, which a command of its own builds.
     DebugKernel,
     /// A browser.
@@ -30,6 +32,10 @@ const TIMING: &[(&str, &str)] = &[
     (
         "taut-link foreign::tun::tests::nagle_waits_for_the_delayed_ack_and_no_delay_does_not",
         "its median gaps have to be within 5 %, and its messages are due every 10 ms",
+    ),
+    (
+        "tautline::agent an_idle_agent_needs_little",
+        "0.2 % of a processor: who runs beside it empties the caches, and each wake-up takes longer",
     ),
     (
         "tautline::broker tune_finds_the_cure_around_a_broker",
@@ -59,6 +65,10 @@ const TIMING: &[(&str, &str)] = &[
         "tautline::explain_lab the_time_breakdown_is_the_kernels",
         "what holds a write is seen at the receiver by how soon both ends answer: a busy core answers late",
     ),
+    (
+        "tautline::explain_middle a_router_sees_what_the_senders_kernel_knows",
+        "as explain_lab, with a router between: a busy core delays what it forwards",
+    ),
     ("tautline::pace a_foreign_peer_with_a_56_ms_timer", "mean gaps within 1 %, and no finding beside the one"),
     (
         "tautline::pace a_linux_peer_with_delayed_acknowledgements",
@@ -86,6 +96,10 @@ const TIMING: &[(&str, &str)] = &[
         "no row of 10 % but the two: a busy core takes its part of the time",
     ),
     (
+        "tautline::trace_causes each_cause_holds_what_it_is_said_to_hold_and_nothing_once_it_is_cured",
+        "shares of what is held: on a busy core a reader waits for its turn, too",
+    ),
+    (
         "tautline::trace_local a_pipe_whose_reader_is_slow",
         "no finding where nothing is held: a receiver that a busy core holds is one that holds",
     ),
@@ -110,6 +124,14 @@ const TIMING: &[(&str, &str)] = &[
         "no finding where nothing is held: a receiver that a busy core holds is one that holds",
     ),
     (
+        "tautline::trace_pace a_foreign_receiver_that_acknowledges_late",
+        "99 of 100 times within 50 µs: on a busy core the kernel leaves out runs of the trace's programs",
+    ),
+    (
+        "tautline::trace_pace a_receiver_that_acknowledges_late",
+        "99 of 100 times within 50 µs: on a busy core the kernel leaves out runs of the trace's programs",
+    ),
+    (
         "xtask::lab_two a_browser_shows_a_page_of_another_kernel_over_either_radio",
         "two machines and a browser in the host's time: beside others a link is up later than kernels wait for it",
     ),
@@ -126,10 +148,13 @@ const OTHERS: &[(&str, Kind)] = &[
     ("taut-report::browser ", Kind::Browser),
     ("tautline::web a_browser", Kind::Browser),
     ("tautline::demo an_experiment_", Kind::Bench),
+    ("tautline::pages the_blocks_of_the_pages_run", Kind::Bench),
     ("tautline::route bench_", Kind::Bench),
     ("tautline::survey a_survey_", Kind::Bench),
     ("tautline::survey survey_", Kind::Bench),
+    ("tautline::tasks ten_tasks_", Kind::Bench),
     ("tautline::wake_up ", Kind::Bench),
+    ("xtask::lab_arm ", Kind::ArmGuest),
     ("xtask::lab_module the_debug_kernel_", Kind::DebugKernel),
 ];
 
@@ -138,6 +163,7 @@ const LONG: &[&str] = &[
     "xtask::lab_gpio ",
     "xtask::lab_module it_stands_",
     "xtask::lab_pair blocks_",
+    "xtask::lab_pi the_script_",
     "xtask::lab_route ",
     "xtask::lab_tune on_linux_6_12",
 ];
@@ -158,7 +184,7 @@ impl Kind {
 
     /// Whether it has a virtual machine.
     pub(super) const fn has_a_guest(self) -> bool {
-        matches!(self, Self::Guest | Self::DebugKernel | Self::QuietGuest)
+        matches!(self, Self::Guest | Self::ArmGuest | Self::DebugKernel | Self::QuietGuest)
     }
 
     /// Whether it runs when all others have ended.
@@ -169,6 +195,11 @@ impl Kind {
     /// Whether `--quick` has it.
     pub(super) const fn is_quick(self) -> bool {
         matches!(self, Self::Host | Self::Timing)
+    }
+
+    /// Whether `--arm` has it.
+    pub(super) const fn is_for_arm(self) -> bool {
+        matches!(self, Self::Host | Self::ArmGuest)
     }
 
     /// Whether `--busy` has it: what runs on this kernel and needs no quiet.
@@ -182,6 +213,7 @@ impl Kind {
         match self {
             Self::Host => format!("{count} of this machine"),
             Self::Guest => format!("{count} in a guest of the lab"),
+            Self::ArmGuest => format!("{count} in a guest for aarch64, which `cargo xtask test --arm` runs"),
             Self::DebugKernel => {
                 format!("{count} on the debug kernel, which `cargo xtask lab debug-kernel` builds")
             }

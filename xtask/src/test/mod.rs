@@ -7,12 +7,14 @@
 //!   themselves those that measure time.
 //! - [`times`]: what each took before, by which they are put in order.
 //! - [`summary`]: the slowest, what was left out, what was skipped, what failed and how to repeat it, and the counts.
+//! - [`arm`]: the same as built for aarch64, run by an emulator.
 //! - [`as_new`]: what downloads, as on a machine that has nothing yet. [`busy`]: a busy loop on each core.
 //!
 //! A test that can't run here returns early, which libtest counts as passed. It says so by appending the line
 //! `test name: reason` to the file that the environment variable `TAUT_SKIP_LOG` names; a test that runs in its short
 //! form appends a line to that of `TAUT_SHORT_LOG`.
 
+mod arm;
 mod as_new;
 mod binaries;
 mod busy;
@@ -31,10 +33,11 @@ use anyhow::{Result, bail};
 use crate::guard::Guard;
 use crate::packages::{
     self, BLUEZ, BLUEZ_TEST_TOOLS, CHROMIUM, CHROMIUM_DRIVER, CURL, DBUS, FIO, IPROUTE, MANDOC, MOSQUITTO,
-    MOSQUITTO_CLIENTS, MPICH, MUSL, NATS_SERVER, NGINX, OPENSSH_SERVER, PERF, POSTGRESQL, PROMETHEUS, REDIS, SOCAT,
-    STRESS_NG, SYSTEMD, TSHARK,
+    MOSQUITTO_CLIENTS, MPICH, MUSL, NATS_SERVER, NGINX, OPENSSH_SERVER, PERF, POSTGRESQL, PROMETHEUS, PYTHON_VENV,
+    REDIS, SOCAT, STRESS_NG, SYSTEMD, TSHARK,
 };
 use crate::{apart, lab, shell};
+use binaries::For;
 use busy::Busy;
 pub(crate) use job::{Job, Work};
 pub(crate) use kind::Kind;
@@ -55,6 +58,10 @@ pub(crate) struct Args {
     /// With a busy loop on each core, all tests of this kernel but those that need a quiet machine.
     #[arg(long)]
     busy: bool,
+    /// Built for aarch64 and run by QEMU's user mode: the quick tests that need neither a guest nor a quiet machine.
+    /// And those on a kernel of that machine.
+    #[arg(long, conflicts_with_all = ["quick", "busy", "as_new"])]
+    arm: bool,
     /// What downloads, with empty caches of its own: as on a machine that has nothing yet.
     #[arg(long, conflicts_with_all = ["quick", "busy", "only", "filter"])]
     as_new: bool,
@@ -76,7 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 
 /// What repeats a test, but for its name.
 fn repetition(args: &Args) -> String {
-    let mode = [(args.quick, " --quick"), (args.busy, " --busy")];
+    let mode = [(args.quick, " --quick"), (args.busy, " --busy"), (args.arm, " --arm")];
     let mode: String = mode.into_iter().filter(|(is_on, _)| *is_on).map(|(_, flag)| flag).collect();
     if args.as_new { "cargo xtask test --as-new".to_owned() } else { format!("cargo xtask test{mode} --only") }
 }
@@ -85,15 +92,23 @@ fn run_all(args: &Args, summary: &mut Summary) -> Result<()> {
     let mut wanted = vec![&BLUEZ, &BLUEZ_TEST_TOOLS, &SOCAT, &CHROMIUM, &CHROMIUM_DRIVER, &IPROUTE, &MANDOC];
     wanted.extend([&FIO, &STRESS_NG, &PERF, &MPICH, &POSTGRESQL, &TSHARK, &CURL, &SYSTEMD, &DBUS]);
     wanted.extend([&MOSQUITTO, &MOSQUITTO_CLIENTS, &NATS_SERVER, &PROMETHEUS, &REDIS, &NGINX, &OPENSSH_SERVER, &MUSL]);
+    wanted.push(&PYTHON_VENV);
     let missing = packages::ensure(&[wanted.as_slice(), &lab::PACKAGES].concat());
     let target = shell::target_dir()?;
     fs::create_dir_all(&target)?;
     let scratch = tempfile::Builder::new().prefix("test-run-").tempdir_in(&target)?.keep();
     let _guard = Guard::start(&scratch)?;
     println!("building the tests");
-    let mut jobs = apart::jobs()?;
-    jobs.extend(binaries::jobs(!args.quick)?);
-    kind::check(&jobs.iter().map(|job| job.name.as_str()).collect::<Vec<_>>())?;
+    let mut jobs = Vec::new();
+    if args.arm {
+        arm::prepare()?;
+        jobs.extend(binaries::jobs(false, For::Arm)?);
+        jobs.extend(binaries::jobs(true, For::ArmGuests)?);
+    } else {
+        jobs.extend(apart::jobs()?);
+        jobs.extend(binaries::jobs(!args.quick, For::This)?);
+        kind::check(&jobs.iter().map(|job| job.name.as_str()).collect::<Vec<_>>())?;
+    }
     let mut jobs = chosen(jobs, args, lab::has_debug_kernel(), summary);
     if jobs.is_empty() {
         bail!("no test was left to run");
@@ -103,8 +118,13 @@ fn run_all(args: &Args, summary: &mut Summary) -> Result<()> {
         job.share(&scratch);
     }
     // Those that are quick have other forms, of which only some take another time.
-    let [all, quick] = ["test-times.json", "test-times-quick.json"].map(|name| target.join(name));
-    let mut times = if args.quick { Times::of(&quick, Some(&all)) } else { Times::of(&all, None) };
+    let [all, quick, arm] =
+        ["test-times.json", "test-times-quick.json", "test-times-arm.json"].map(|name| target.join(name));
+    let mut times = match args {
+        Args { arm: true, .. } => Times::of(&arm, None),
+        Args { quick: true, .. } => Times::of(&quick, Some(&all)),
+        _ => Times::of(&all, None),
+    };
     let (quiet, together): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(|job| job.kind.needs_quiet());
     let cores = thread::available_parallelism()?.get();
     let busy = if args.busy { Some(Busy::on_each_core()?) } else { None };
@@ -141,7 +161,10 @@ fn chosen(jobs: Vec<Job>, args: &Args, has_debug_kernel: bool, summary: &mut Sum
             continue;
         }
         let has_its_kernel = has_debug_kernel || job.kind != Kind::DebugKernel;
-        let is_left_out = (args.quick && !job.kind.is_quick()) || (args.busy && !job.kind.stands_a_busy_machine());
+        let is_left_out = (args.arm && !job.kind.is_for_arm())
+            || (!args.arm && job.kind == Kind::ArmGuest)
+            || (args.quick && !job.kind.is_quick())
+            || (args.busy && !job.kind.stands_a_busy_machine());
         if is_left_out || !has_its_kernel {
             summary.leave_out(&job);
         } else {

@@ -47,7 +47,9 @@ impl Times {
     pub(super) fn expected(&self, job: &Job) -> Past {
         let (seconds, load) = match job.kind {
             _ if job.kind.has_a_guest() && kind::is_long(&job.name) => (200, UNKNOWN_LOAD),
-            Kind::Guest | Kind::DebugKernel | Kind::QuietGuest | Kind::Apart | Kind::Bench => (60, UNKNOWN_LOAD),
+            Kind::Guest | Kind::ArmGuest | Kind::DebugKernel | Kind::QuietGuest | Kind::Apart | Kind::Bench => {
+                (60, UNKNOWN_LOAD)
+            }
             Kind::Host | Kind::Browser => (0, UNKNOWN_LOAD),
             Kind::Timing if kind::COMPUTING.contains(&job.name.as_str()) => (60, UNKNOWN_LOAD),
             Kind::Timing => (0, TIMING_LOAD),

@@ -34,6 +34,12 @@ impl Lab {
         Self::fetched(test, &FETCHED, &["fetch", "--kernel", DEBUG_KERNEL, "--modules"])
     }
 
+    /// The same with one kernel alone, which is not among those that are always fetched.
+    pub(crate) fn with_kernel(test: &str, kernel: &str) -> Option<Self> {
+        static FETCHED: OnceLock<Result<(), String>> = OnceLock::new();
+        Self::fetched(test, &FETCHED, &["fetch", "--kernel", kernel])
+    }
+
     fn fetched(test: &str, fetched: &OnceLock<Result<(), String>>, how: &[&str]) -> Option<Self> {
         let lab = Self { directory: tempfile::tempdir().unwrap() };
         let fetched = fetched.get_or_init(|| {

@@ -24,7 +24,7 @@ pub(super) enum Alike {
     TuneUnix,
     /// `taut report` of two recordings of one echo
     Report,
-    /// `taut crowd` of one engine twice
+    /// `taut connections` of one engine twice
     Crowd,
     /// `taut route bench` of one path twice
     Route,

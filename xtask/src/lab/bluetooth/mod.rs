@@ -227,7 +227,7 @@ fn measure(kernel: Series, cases: &[&Case], events: u32) -> Result<Vec<Row>> {
     if code != 0 {
         bail!("the measurements in the guest failed with exit code {code}");
     }
-    let taut = image::taut()?;
+    let taut = image::taut(kernel.architecture())?;
     cases.iter().map(|case| row(kernel, case, &directory.path().join(case.name()), &taut, events)).collect()
 }
 
