@@ -68,12 +68,13 @@ impl HeldLimit {
         Ok(Self { text: text.to_owned(), figure, holder, allows_equal, limit })
     }
 
-    /// Whether the direction that has most misses it, which is said, as is what can't be told. `seen` is what was
-    /// looked at.
+    /// Whether the direction that has most misses it, which is said, as is what can't be told. Where there is no data
+    /// nothing is shown to hold: a capture that failed must not pass for a good one. `seen` is what was looked at.
     pub(crate) fn is_missed(&self, seen: &str, explanation: &Explanation) -> bool {
         if explanation.directions == 0 {
-            anstream::eprintln!("taut: {seen}: there is no data in it, so `{}` can't be told", self.text);
-            return false;
+            let text = &self.text;
+            anstream::eprintln!("taut: {seen}: `{text}` can't be told, so it does not hold: there is no data in it");
+            return true;
         }
         let (missed, told) = self.check(explanation);
         told.iter().for_each(|line| anstream::eprintln!("taut: {seen}: {line}"));

@@ -89,3 +89,17 @@ fn what_is_too_little_for_a_percentile_does_not_pass() {
     let typo = explain(&path, &["--assert", "p98(turn)<1ms"]);
     assert!(!typo.status.success() && text(&typo.stderr).contains("RANK of p50, p90, p99"), "{}", text(&typo.stderr));
 }
+
+#[test]
+fn a_capture_without_data_meets_no_limit() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(directory.path(), "empty.pcap", &pcap(false, true, 101, &[]));
+    for limit in ["held(nagle)<1%", "longest(peer_turn)<20ms", "p50(turn)<1ms"] {
+        let output = explain(&path, &["--assert", limit]);
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains(&format!("`{limit}` can't be told, so it does not hold")), "{said}");
+    }
+    let output = explain(&path, &["--fail-on", "nagle_delayed_ack=1%"]);
+    assert_eq!(output.status.code(), Some(0), "nothing was found: {output:?}");
+}

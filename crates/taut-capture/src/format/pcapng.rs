@@ -111,15 +111,34 @@ impl Pcapng {
             STATISTICS => self.statistics(order, body),
             _ => self.packet(order, kind, body),
         };
+        let Some(found) = found else { return damaged(self.why_unread(order, kind, body)) };
         let whole = buffer.take(length as usize);
         match found {
-            None => damaged("a block that is too short for what it is".to_owned()),
-            Some(Found::Nothing) => Ok(Step::Nothing),
-            Some(Found::Packet { at, link, from, kept, original_length }) => {
+            Found::Nothing => Ok(Step::Nothing),
+            Found::Packet { at, link, from, kept, original_length } => {
                 let start = whole.start + 8 + from;
                 let (bytes, lost) = (start..start + kept, self.lost_by_capture);
                 Ok(Step::Packet(Record { at, link, bytes, original_length, flags: 0, lost }))
             }
+        }
+    }
+
+    /// What is wrong with a block that can't be read.
+    fn why_unread(&self, order: Order, kind: u32, body: &[u8]) -> String {
+        let interface = match kind {
+            INTERFACE if self.interfaces.len() >= MOST_INTERFACES => {
+                return format!("more than {MOST_INTERFACES} interfaces in a section");
+            }
+            INTERFACE => None,
+            SIMPLE_PACKET => Some(0),
+            OBSOLETE_PACKET => order.u16(body, 0).map(usize::from),
+            _ => order.u32(body, 0).map(|interface| interface as usize),
+        };
+        match interface {
+            Some(interface) if interface >= self.interfaces.len() => {
+                format!("a block of interface {interface}, which no block before it describes")
+            }
+            _ => "a block that is too short for what it is".to_owned(),
         }
     }
 
