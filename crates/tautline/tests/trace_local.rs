@@ -8,7 +8,7 @@ use std::net::UdpSocket;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::Command;
 use std::thread::{self, sleep};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::{parse, skip, taut, text};
@@ -238,9 +238,11 @@ fn what_waited_when_the_trace_began_is_told() {
     sender.send_to(&[0; 100], receiver.local_addr().unwrap()).unwrap();
     let (mut left, mut right) = UnixStream::pair().unwrap();
     left.write_all(&[0; 50]).unwrap();
+    let begin = Instant::now();
     let trace = Traced::of(&["--pid", &std::process::id().to_string()]);
     sleep(Duration::from_millis(300));
     right.read_exact(&mut [0; 50]).unwrap();
+    let most = begin.elapsed();
     let document = trace.finish();
     let remarks: Vec<&str> =
         document["remarks"].as_array().unwrap().iter().map(|remark| remark.as_str().unwrap()).collect();
@@ -248,5 +250,11 @@ fn what_waited_when_the_trace_began_is_told() {
     let told = |parts: &[&str]| remarks.iter().any(|remark| parts.iter().all(|part| remark.contains(part)));
     let udp = format!("In UDP {} of ", receiver.local_addr().unwrap());
     assert!(told(&[&udp, &own, " 100 B or more waited when the trace began", "waits there still"]), "{remarks:?}");
-    assert!(told(&["In Unix socket ", &own, " 50 B or more", "The first call on it came 3"]), "{remarks:?}");
+    assert!(told(&["In Unix socket ", &own, " 50 B or more", "The first call on it came "]), "{remarks:?}");
+    // Not before it was read, nor earlier than the trace was started; it is told in three digits.
+    let of_unix = remarks.iter().find(|remark| remark.contains(" 50 B or more")).unwrap();
+    let (_, came) = of_unix.split_once("The first call on it came ").unwrap();
+    let (value, unit) = came.split_once(" later").unwrap().0.split_once(' ').unwrap();
+    let seconds = value.parse::<f64>().unwrap() * if unit == "ms" { 1e-3 } else { 1.0 };
+    assert!((0.299..most.as_secs_f64() * 1.01).contains(&seconds), "{most:?}: {remarks:?}");
 }
