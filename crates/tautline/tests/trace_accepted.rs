@@ -4,12 +4,13 @@
 mod support;
 mod trace_support;
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, sleep};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketType, bind, listen, socket};
 use rustix::process::{Pid, Signal, kill_process};
@@ -33,6 +34,28 @@ fn stranger(port: u16) -> Child {
         .stderr(Stdio::null())
         .spawn()
         .unwrap()
+}
+
+/// How many connections wait to be accepted at a port: what the kernel tells of a socket that listens in the place of
+/// what waits to be read (`get_tcp4_sock` of net/ipv4/tcp_ipv4.c).
+fn waiting_at(port: u16) -> u32 {
+    let table = fs::read_to_string("/proc/net/tcp").unwrap();
+    let end = format!(":{port:04X}");
+    let of_line = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let listens = fields.len() > 4 && fields[1].ends_with(&end) && fields[3] == "0A";
+        listens.then(|| u32::from_str_radix(fields[4].split_once(':').unwrap().1, 16).unwrap())
+    };
+    table.lines().find_map(of_line).unwrap_or(0)
+}
+
+/// Waits until so many do, however late a stranger comes on a busy machine.
+fn wait_for_waiting(port: u16, count: u32) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while waiting_at(port) < count {
+        assert!(Instant::now() < until, "{} of {count} wait", waiting_at(port));
+        sleep(Duration::from_millis(1));
+    }
 }
 
 /// The direction in which this port receives.
@@ -71,6 +94,7 @@ fn a_request_that_waits_until_its_connection_is_accepted_is_held_by_the_server()
         let trace = Traced::of(&["--pid", &std::process::id().to_string()]);
         let listener = before.unwrap_or_else(listen);
         client.stdin.take().unwrap().write_all(b"\n").unwrap();
+        wait_for_waiting(port, 1);
         sleep(Duration::from_millis(400));
         let (mut stream, _) = listener.accept().unwrap();
         sleep(Duration::from_millis(250));
@@ -138,6 +162,7 @@ fn connections_in_a_full_accept_queue_are_named_with_it_by_a_trace_of_the_server
     let listener = TcpListener::from(own);
     let connecting: Vec<_> = clients.iter_mut().map(|client| client.stdin.take().unwrap()).collect();
     connecting.into_iter().for_each(|mut stdin| stdin.write_all(b"\n").unwrap());
+    wait_for_waiting(port, 2);
     sleep(Duration::from_millis(700));
     let (stream, _) = listener.accept().unwrap();
     sleep(Duration::from_millis(100));
