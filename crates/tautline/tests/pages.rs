@@ -27,8 +27,8 @@ use stage::Stage;
 use support::{has, is_root, skip};
 use trace_support::may_trace;
 
-/// Blocks at once: most of them wait.
-const AT_ONCE: usize = 6;
+/// Blocks at once: most of them wait, and with more of them one keeps another from being up in its time.
+const AT_ONCE: usize = 4;
 /// Seconds before Ctrl-C: whoever wants no more of it.
 const TIME: u32 = 3;
 /// What a block may call that is not everywhere.

@@ -30,7 +30,7 @@ const TIME: u32 = 120;
 
 /// What is wrong where a task is to be done, by its number; 4711 is a slow program without more ado.
 const STAGED: [(usize, &str); 3] = [
-    (2, "taut demo >demo.log &\n"),
+    (2, "taut demo >demo.log &\nuntil grep -q ' 01 ' /proc/net/tcp; do sleep 0.1; done\n"),
     (4, "ip address add 10.0.0.3/32 dev lo\n"),
     (9, "python3 device.py &\nuntil [ -e line ]; do sleep 0.1; done\n"),
 ];

@@ -27,7 +27,8 @@ echo "began $*" >>"$PAGE_LOG"
 if [ -n "$(trap -p INT)" ]; then
     "$PAGE_TAUT" "$@"
 else
-    case "$1" in check) time=40 ;; *) time=$PAGE_TIME ;; esac
+    # A check ends by itself.
+    case "$1" in check) time=120 ;; *) time=$PAGE_TIME ;; esac
     timeout --foreground --preserve-status --signal INT --kill-after 90 "$time" "$PAGE_TAUT" "$@"
 fi
 code=$?
@@ -39,6 +40,9 @@ esac
 echo "failed with $code: $*" >>"$PAGE_LOG"
 exit "$code"
 "#;
+
+/// Waits until there is a connection of TCP in this network.
+const UNTIL_CONNECTED: &str = "until grep -q ' 01 ' /proc/net/tcp; do sleep 0.1; done\n";
 
 /// The files, made once, and the programs in the place of those that the pages call.
 pub(super) struct Stage {
@@ -91,14 +95,14 @@ impl Stage {
     }
 
     fn start(&self, script: &str, place: &Path, log: &Path, told: &Path) -> Child {
-        let told = OpenOptions::new().create(true).append(true).open(told).unwrap();
+        let output = OpenOptions::new().create(true).append(true).open(told).unwrap();
         let mut command = Command::new("unshare");
         command.args(["--net", "--mount", "--propagation", "private", "bash", "-c", script]).current_dir(place);
         let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{}:{path}:/usr/sbin:/sbin", self.bin.path().display()));
         command.env("PAGE_LOG", log).env("PAGE_TAUT", env!("CARGO_BIN_EXE_taut")).env("HOME", place);
-        command.env("PAGE_TIME", self.time.to_string());
-        command.stdin(Stdio::null()).stdout(told.try_clone().unwrap()).stderr(told).process_group(0);
+        command.env("PAGE_TOLD", told).env("PAGE_TIME", self.time.to_string());
+        command.stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output).process_group(0);
         command.spawn().unwrap()
     }
 }
@@ -109,10 +113,15 @@ fn script(text: &str) -> String {
     if ["9100", "10.0.0.2", "127.0.0.1:7 "].iter().any(|peer| text.contains(peer)) && !text.contains("taut serve") {
         let echo = "\"$PAGE_TAUT\" pipe listen:tcp://127.0.0.1:7 exec:cat >/dev/null 2>&1 &";
         let both = "tcp://127.0.0.1:9100 udp://127.0.0.1:9100 tcp://10.0.0.2:9100";
-        let _ = writeln!(script, "\"$PAGE_TAUT\" serve {both} >/dev/null 2>&1 &\n{echo}\nsleep 0.5");
+        let serve = format!("\"$PAGE_TAUT\" serve {both} >\"$PAGE_LOG.serve\" 2>&1 &");
+        let _ = writeln!(script, "{serve}\n{echo}");
+        // However long that takes on a busy machine.
+        script.push_str("until grep -qs '^listening' \"$PAGE_LOG.serve\"; do sleep 0.1; done\n");
+        script.push_str(&until_listening(7));
     }
     let text = if text.contains("4711") || text.contains("--pid PID") {
         script.push_str("\"$PAGE_TAUT\" demo >/dev/null 2>&1 & SLOW=$!\nsleep 1\n");
+        script.push_str(UNTIL_CONNECTED);
         text.replace("4711", "$SLOW").replace("--pid PID", "--pid $SLOW")
     } else {
         text.to_owned()
@@ -124,8 +133,29 @@ fn script(text: &str) -> String {
         let is_started = code.ends_with('&') && !code.ends_with("&&");
         script.push_str(if is_started { code } else { line });
         script.push_str(if is_started { " sleep 1\n" } else { "\n" });
+        if is_started {
+            script.push_str(&until_up(code));
+        }
     }
     script
+}
+
+/// Waits until what was started in the background is up, where that can be told: a reader would see it.
+fn until_up(code: &str) -> String {
+    if code.starts_with("taut serve ") {
+        // It goes on after half a minute: another one may have said it, or none.
+        return "for _ in {1..300}; do grep -qs '^listening' \"$PAGE_TOLD\" && break; sleep 0.1; done\n".to_owned();
+    }
+    let port = code.split_once("taut pipe listen:tcp://").and_then(|(_, address)| {
+        let (_, rest) = address.split(' ').next()?.rsplit_once(':')?;
+        rest.parse::<u16>().ok()
+    });
+    port.map(until_listening).unwrap_or_default()
+}
+
+/// Waits until somebody listens at a port of TCP in this network, which no connection has to find out.
+fn until_listening(port: u16) -> String {
+    format!("until grep -q ':{port:04X} 00000000:0000 0A ' /proc/net/tcp; do sleep 0.1; done\n")
 }
 
 fn read(path: &Path) -> String {
