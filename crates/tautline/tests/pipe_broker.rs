@@ -43,7 +43,8 @@ fn both_ways_have_an_account() {
         let mut client = Pipe::writer(&address);
         server.write(0..500);
         client.write(1000..1700);
-        settle();
+        client.wait_for_lines(500);
+        server.wait_for_lines(700);
         let client = client.finish();
         let server = server.stop();
         let said = format!("{}\n{}", client.said, server.said);
@@ -67,9 +68,11 @@ fn the_4000_of_5000_that_a_stock_broker_drops_are_missing_at_both_ends() {
         assert_eq!(first.code, Some(130), "{}", first.said);
         let mut writer = Pipe::writer(&address);
         writer.write(0..5000);
-        thread::sleep(Duration::from_secs(2));
+        // Nothing tells that the broker has all of them.
+        thread::sleep(Duration::from_secs(5));
         let reader = Pipe::reader(&away);
-        thread::sleep(Duration::from_millis(1500));
+        reader.wait_for_lines(1000);
+        thread::sleep(Duration::from_secs(1));
         // After which nobody can say that they are still to come.
         writer.write(5000..5001);
         let (wrote, read) = (writer.finish(), reader.stop());
@@ -108,7 +111,7 @@ fn a_reader_that_nobody_ever_heard_of_is_no_loss_but_is_said() {
     let mut writer = Pipe::writer(&format!("{address}&envelope=off"));
     writer.write(0..20);
     let wrote = writer.finish();
-    settle();
+    reader.wait_for_lines(20);
     let read = reader.stop();
     assert_eq!((read.heard("read"), read.heard("without_number")), (20, 20), "{}", read.said);
     assert_eq!((wrote.code, &wrote.broker()["written"]["envelope"]), (Some(0), &false.into()), "{}", wrote.said);
@@ -139,10 +142,12 @@ fn what_does_not_fit_while_the_broker_is_away_is_dropped_and_counted() {
     let reader = Pipe::reader(&format!("{address}&session=r"));
     let mut writer = Pipe::writer(&format!("{address}&buffer=100"));
     writer.write(0..50);
+    reader.wait_for_lines(50);
     settle();
     broker.stop();
     writer.wait_for("connecting again");
     writer.write(50..500);
+    writer.wait_until_taken();
     settle();
     broker.start_again();
     writer.wait_for("with the broker again");
@@ -174,7 +179,7 @@ fn a_session_that_is_taken_over_is_told_and_not_taken_back_for_ever() {
             if let Some(index) = over {
                 break pipes.remove(index);
             }
-            assert!(begin.elapsed() < Duration::from_secs(10), "both are there");
+            assert!(begin.elapsed() < Duration::from_secs(60), "both are there");
             thread::sleep(Duration::from_millis(20));
         };
         let ended = ended.end();
@@ -199,7 +204,7 @@ fn a_reader_that_does_not_keep_up_with_nats_is_cut_off_and_told() {
     let mut reader = Pipe::reader(&address);
     let mut writer = Pipe::writer(&address);
     writer.write(0..100);
-    settle();
+    reader.wait_for_lines(100);
     reader.signal(Signal::STOP);
     let filler = "x".repeat(1000);
     let lines: String = (100..30_100).map(|number| format!("{number}{filler}\n")).collect();

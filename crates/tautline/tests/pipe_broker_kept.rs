@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use support::brokers::{Between, Broker, Certificates, Then};
-use support::piped::{Pipe, settle, whole};
+use support::piped::{Pipe, whole};
 use support::{taut, text};
 
 const QUICK: &str = "set_tcp_nodelay true\nmax_queued_messages 0";
@@ -57,7 +57,8 @@ fn both_ways_over_tls_and_more_than_a_record() {
         |from: u32| (from..from + 60).map(|number| format!("{number}{}\n", "x".repeat(40_000))).collect::<String>();
     server.stdin.as_mut().unwrap().write_all(lines(0).as_bytes()).unwrap();
     client.stdin.as_mut().unwrap().write_all(lines(100).as_bytes()).unwrap();
-    settle();
+    client.wait_for_lines(60);
+    server.wait_for_lines(60);
     let client = client.finish();
     let server = server.stop();
     let said = format!("{}\n{}", client.said, server.said);
@@ -144,7 +145,8 @@ fn what_is_written_to_a_stream_is_read_exactly() {
     let (mut server, mut client) = (Pipe::reader(&address), Pipe::writer(&address));
     server.write(0..500);
     client.write(1000..1700);
-    settle();
+    client.wait_for_lines(500);
+    server.wait_for_lines(700);
     let client = client.finish();
     let server = server.stop();
     let said = format!("{}\n{}", client.said, server.said);

@@ -13,6 +13,9 @@ use serde_json::Value;
 
 use super::{causes, taut};
 
+/// What takes longer hangs, on a busy machine, too.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// `taut pipe` with lines on its stdin and stdout, and its account as the last line of stderr.
 pub(crate) struct Pipe {
     pub(crate) child: Child,
@@ -73,8 +76,8 @@ impl Pipe {
 
     pub(crate) fn wait_for(&mut self, words: &str) {
         let begin = Instant::now();
-        while begin.elapsed() < Duration::from_secs(20) {
-            let Ok(line) = self.said.recv_timeout(Duration::from_secs(20)) else { break };
+        while begin.elapsed() < PATIENCE {
+            let Ok(line) = self.said.recv_timeout(PATIENCE) else { break };
             let found = line.contains(words);
             self.heard.push(line);
             if found {
@@ -93,7 +96,16 @@ impl Pipe {
     pub(crate) fn wait_for_lines(&self, count: usize) {
         let begin = Instant::now();
         while self.count.load(Ordering::Relaxed) < count {
-            assert!(begin.elapsed() < Duration::from_secs(30), "{} lines", self.count.load(Ordering::Relaxed));
+            assert!(begin.elapsed() < PATIENCE, "{} lines", self.count.load(Ordering::Relaxed));
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until it has taken all that was written to it.
+    pub(crate) fn wait_until_taken(&self) {
+        let begin = Instant::now();
+        while rustix::io::ioctl_fionread(self.stdin.as_ref().unwrap()).unwrap() > 0 {
+            assert!(begin.elapsed() < PATIENCE, "it takes nothing");
             thread::sleep(Duration::from_millis(20));
         }
     }
