@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use support::brokers::{Mosquitto, OPEN, Port};
+use support::brokers::{Between, Listener, Mosquitto, OPEN, Port, Then};
 use support::{Serve, causes, free_port, has, run, run_json, skip, taut, text};
 
 #[test]
@@ -116,10 +116,12 @@ fn a_broker_that_goes_away_is_told_and_found_again_by_the_server() {
     let Some(broker) = Mosquitto::start_at(test, port, |_| OPEN.to_owned()) else { return };
     let mut server = Serve::start(&broker.topic("taut?qos=1"));
     let endpoint = server.endpoint(0).to_owned();
+    let between = Between::start(port, u64::MAX, Then::Cut);
+    let way = endpoint.replace(&format!(":{port}/"), &format!(":{}/", between.port));
     let mut client = taut();
-    client.args(["echo", &endpoint, "--time", "60s", "--rounds", "1", "--place", "free", "--json"]);
+    client.args(["echo", &way, "--time", "60s", "--rounds", "1", "--place", "free", "--json"]);
     let client = client.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    thread::sleep(Duration::from_millis(500));
+    between.wait_for_heard(5000);
     drop(broker);
     let output = client.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -271,12 +273,8 @@ fn stock_clients_are_peers() {
         return skip(test, "mosquitto-clients are not installed");
     }
     let Some(broker) = Mosquitto::start(test, OPEN) else { return };
-    let mut listener = Command::new("mosquitto_sub");
-    listener.args(["-h", "127.0.0.1", "-p", &broker.port.to_string(), "-t", "own/+/own", "-C", "20", "-F", "%l"]);
-    let listener = listener.stdout(Stdio::piped()).spawn().unwrap();
-    // Its subscription has no sign of being there but what it hears.
-    thread::sleep(Duration::from_millis(500));
+    let mut listener = Listener::start(&broker, "own/+/own", "own/sign/own");
     run_json(&format!("echo {} --plain --count 100 --size 32 --opt nodelay", broker.topic("own?qos=1")));
-    let heard = listener.wait_with_output().unwrap();
-    assert_eq!(text(&heard.stdout).lines().collect::<Vec<_>>(), vec!["32"; 20]);
+    let heard: Vec<u64> = (0..20).map(|_| listener.next_bytes()).collect();
+    assert_eq!(heard, [32; 20]);
 }

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-use support::brokers::{NatsServer, Port};
+use support::brokers::{Between, NatsServer, Port, Then};
 use support::{Serve, causes, free_port, run, run_json, taut, text};
 
 #[test]
@@ -103,10 +103,12 @@ fn a_server_that_goes_away_is_told_and_found_again() {
     let Some(nats) = NatsServer::start("a_server_that_goes_away_is_told_and_found_again", port, &[]) else { return };
     let mut server = Serve::start(&nats.subject("taut"));
     let endpoint = server.endpoint(0).to_owned();
+    let between = Between::start(port, u64::MAX, Then::Cut);
+    let way = endpoint.replace(&format!(":{port}/"), &format!(":{}/", between.port));
     let mut client = taut();
-    client.args(["echo", &endpoint, "--time", "60s", "--rounds", "1", "--place", "free", "--json"]);
+    client.args(["echo", &way, "--time", "60s", "--rounds", "1", "--place", "free", "--json"]);
     let client = client.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    thread::sleep(Duration::from_millis(500));
+    between.wait_for_heard(5000);
     drop(nats);
     let output = client.wait_with_output().unwrap();
     let said = format!("{}{}", text(&output.stdout), text(&output.stderr));

@@ -1,13 +1,14 @@
 //! Brokers of a test's own on loopback ports, their certificates, and what stands in their way.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketType};
 
@@ -57,6 +58,42 @@ impl Mosquitto {
 }
 
 impl Drop for Mosquitto {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A stock client that hears a broker's messages, and tells how long each is; ended when dropped. It takes the programs
+/// of mosquitto-clients.
+pub(crate) struct Listener {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Listener {
+    /// Its subscription is there: it has heard a message at `sign`, a topic of the filter, that the broker had kept.
+    pub(crate) fn start(broker: &Mosquitto, filter: &str, sign: &str) -> Self {
+        let port = broker.port.to_string();
+        let there = ["-h", "127.0.0.1", "-p", port.as_str()];
+        let mut keep = Command::new("mosquitto_pub");
+        assert!(keep.args(there).args(["-q", "1", "-r", "-t", sign, "-m", "now"]).status().unwrap().success());
+        let mut hear = Command::new("mosquitto_sub");
+        hear.args(there).args(["-t", filter, "-F", "%l", "-W", "120"]).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = hear.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut listener = Self { child, lines };
+        assert_eq!(listener.next_bytes(), 3, "it has heard what was kept");
+        listener
+    }
+
+    /// How many bytes the next message has.
+    pub(crate) fn next_bytes(&mut self) -> u64 {
+        self.lines.next().expect("a message comes in time").unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for Listener {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -205,6 +242,15 @@ impl Between {
             }
         });
         Self { port, heard, sent }
+    }
+
+    /// Waits until so many bytes have come from the server: who asked for them is at work.
+    pub(crate) fn wait_for_heard(&self, bytes: u64) {
+        let begin = Instant::now();
+        while self.heard.load(Ordering::Relaxed) < bytes {
+            assert!(begin.elapsed() < Duration::from_secs(60), "nothing comes");
+            thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
