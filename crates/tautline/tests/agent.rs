@@ -4,10 +4,11 @@ mod agent_support;
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use agent_support::{Fleet, assert_alone, children, command_of, pairs, reasons, wait_for};
+use agent_support::{Fleet, Raw, assert_alone, children, command_of, pairs, reasons, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use support::{long, parse, taut, text};
@@ -50,7 +51,7 @@ fn each_pair_is_measured_and_what_is_alone_never_overlaps() {
 
     // At its end an agent says that it is gone.
     fleet.agents.get_mut("h3").unwrap().signal(Signal::TERM);
-    fleet.plan("hosts = [\"h1\", \"h2\", \"h3\"]\npatience = \"1s\"\n[[mesh.work]]\necho = \"tcp\"\nmessages = 9\n");
+    fleet.plan("hosts = [\"h1\", \"h2\", \"h3\"]\npatience = \"5s\"\n[[mesh.work]]\necho = \"tcp\"\nmessages = 9\n");
     let output = fleet.run(&[]);
     let document = parse(&output);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
@@ -357,12 +358,21 @@ fn an_interrupt_takes_the_plan_back() {
             children.into_iter().filter(|pid| command_of(*pid).contains("serve")).collect::<Vec<_>>()
         };
         let server = i32::try_from(serves(&fleet)[0]).unwrap();
+        let mut raw = Raw::connect(&fleet);
+        raw.say(b"SUB $KV.taut_agents.> 1\r\n");
+        raw.settle();
         kill_process(Pid::from_raw(server).unwrap(), Signal::KILL).unwrap();
         fleet.hear(&name, "and is started again");
         wait_for("served", || !serves(&fleet).is_empty(), || fleet.told(&name));
+        // Until it says where it listens now: what it said before may come once more.
+        let listens = |bytes: &[u8]| {
+            let member: Value = serde_json::from_slice(bytes).unwrap_or_default();
+            let place = member["address"].as_str().zip(member["tcp"].as_u64());
+            let is_there = place.is_some_and(|(address, port)| TcpStream::connect((address, port as u16)).is_ok());
+            is_there && member["name"] == name.as_str()
+        };
+        while !listens(&raw.message()) {}
     }
-    // It says where it listens now before anybody asks.
-    thread::sleep(Duration::from_secs(1));
     fleet.plan(
         "hosts = [\"h1\", \"h2\"]\n[[mesh.work]]\necho = \"tcp\"\nmessages = 20\n\
          [[mesh.work]]\nstream = \"tcp\"\ntime = \"50s\"\n",

@@ -208,7 +208,7 @@ fn who_takes_a_plan_back_takes_no_other() {
         "hosts = [\"h1\", \"h2\"]\nboth_ways = true\n\
          [[mesh.work]]\necho = \"udp\"\nevery = \"1s\"\nmessages = 5\n",
     );
-    let gathering = fleet.command(&["--for", "4s"]).spawn().unwrap();
+    let gathering = fleet.command(&["--for", "8s"]).spawn().unwrap();
     fleet.hear("h2", " again and again");
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
     let plan = format!(
@@ -455,15 +455,17 @@ fn who_comes_before_the_server_waits_and_says_so() {
         fleet.start(&format!("h{number}"), arguments);
     }
     fleet.hear("h1", &format!("no NATS server at {}: ", fleet.on()));
-    let gathering = fleet.command(&[]).spawn().unwrap();
-    thread::sleep(Duration::from_secs(1));
+    let mut gathering = fleet.command(&[]).spawn().unwrap();
+    let (mut errors, mut said) = (BufReader::new(gathering.stderr.take().unwrap()), String::new());
+    while !said.contains("no NATS server at") && errors.read_line(&mut said).unwrap() > 0 {}
     if !fleet.serve() {
         drop(gathering.wait_with_output());
         return;
     }
     let output = gathering.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}\n{}", text(&output.stdout), text(&output.stderr));
-    assert!(text(&output.stderr).contains("no NATS server at"), "{}", text(&output.stderr));
+    errors.read_to_string(&mut said).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}\n{said}", text(&output.stdout));
+    assert!(said.contains("no NATS server at"), "{said}");
     let told = fleet.told("h1");
     assert_eq!(told.matches("no NATS server at").count(), 1, "{told}");
 

@@ -5,7 +5,6 @@ mod support;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use support::brokers::{Between, Certificates, Mosquitto, NatsServer, OPEN, Port, Then};
 use support::{Serve, causes, free_port, run, run_json, taut, text, words};
@@ -295,13 +294,13 @@ fn a_server_tells_when_its_broker_goes_and_comes() {
     let echo = format!("echo {endpoint} --count 10 --rounds 1 --opt nodelay --place free");
     let served = || (0..20).any(|_| run(&echo).status.success());
     assert!(served());
+    let mut lines = BufReader::new(server.stderr.take().unwrap());
+    let mut said = String::new();
     drop(broker);
-    std::thread::sleep(Duration::from_millis(1500));
+    while !said.contains("refused") && lines.read_line(&mut said).unwrap() > 0 {}
     let _again = start().unwrap();
     assert!(served(), "the server did not come back to its broker");
     // It may answer before it says so.
-    let mut lines = BufReader::new(server.stderr.take().unwrap());
-    let mut said = String::new();
     while !said.contains("the broker is there again") && lines.read_line(&mut said).unwrap() > 0 {}
     drop(server.stdin.take());
     server.wait().unwrap();

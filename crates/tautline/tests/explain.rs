@@ -375,6 +375,9 @@ fn an_interrupted_reading_gives_the_verdict_so_far() {
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(&capture()).unwrap();
     // The pipe stays open: nothing more comes, and it is not the end.
+    while rustix::io::ioctl_fionread(&stdin).unwrap() > 0 && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
     std::thread::sleep(Duration::from_secs(1));
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();

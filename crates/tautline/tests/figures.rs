@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use support::relay::Relay;
 use support::{Serve, run, taut, text, words};
 
 fn start(line: &str) -> Child {
@@ -87,8 +88,9 @@ fn an_interval_is_a_line_and_the_next_begins_on_schedule() {
 #[test]
 fn an_interrupt_ends_with_what_there_is_of_the_last_interval() {
     let server = Serve::start("tcp://127.0.0.1:0");
-    let mut child = start(&format!("echo {} --place free --every 1h --jsonl -", server.endpoint(0)));
-    thread::sleep(Duration::from_millis(700));
+    let relay = Relay::before(server.socket_address(0));
+    let mut child = start(&format!("echo {} --place free --every 1h --jsonl -", relay.endpoint()));
+    relay.wait_for_messages(3000);
     interrupt(&child);
     let mut written = String::new();
     child.stdout.take().unwrap().read_to_string(&mut written).unwrap();
