@@ -38,6 +38,10 @@ const TIMING: &[(&str, &str)] = &[
         "0.2 % of a processor: who runs beside it empties the caches, and each wake-up takes longer",
     ),
     (
+        "tautline::agent of_two_hundred_agents_nothing_is_lost_untold",
+        "half of 200 streams in a minute: its 400 processes need all cores, and others would wait for their turn",
+    ),
+    (
         "tautline::broker tune_finds_the_cure_around_a_broker",
         "the cure is 100 times shorter: on a busy core a round trip waits for its turn",
     ),
@@ -48,6 +52,10 @@ const TIMING: &[(&str, &str)] = &[
     (
         "tautline::broker_tls who_holds_messages_with_qos_1_over_tls_is_named",
         "no finding where nothing is held: on a busy core a round trip waits for its turn",
+    ),
+    (
+        "tautline::broker_pace what_the_broker_had_is_told_over_every_protocol",
+        "no finding where nothing is held: a broker or a receiver that a busy core holds is one that holds",
     ),
     (
         "tautline::demo each_case_is_named_by_the_trace_and_cured_nothing_is",
@@ -100,6 +108,10 @@ const TIMING: &[(&str, &str)] = &[
         "shares of what is held: on a busy core a reader waits for its turn, too",
     ),
     (
+        "tautline::trace_first what_a_program_takes_by_splice_does_not_wait_for_it",
+        "no finding where nothing is held: a receiver that a busy core holds is one that holds",
+    ),
+    (
         "tautline::trace_local a_pipe_whose_reader_is_slow",
         "no finding where nothing is held: a receiver that a busy core holds is one that holds",
     ),
@@ -132,6 +144,14 @@ const TIMING: &[(&str, &str)] = &[
         "99 of 100 times within 50 µs: on a busy core the kernel leaves out runs of the trace's programs",
     ),
     (
+        "tautline::trace_rights samples_without_any_right_name_the_cause_that_a_trace_names",
+        "shares of samples of six programs at once: on a busy core some are looked at too seldom",
+    ),
+    (
+        "tautline::trace_threads of_two_threads_the_one_that_reads_late_is_named",
+        "a fifth of the other thread's waits: on a busy core the prompt one waits for its turn, too",
+    ),
+    (
         "xtask::lab_two a_browser_shows_a_page_of_another_kernel_over_either_radio",
         "two machines and a browser in the host's time: beside others a link is up later than kernels wait for it",
     ),
@@ -141,6 +161,8 @@ const TIMING: &[(&str, &str)] = &[
 pub(super) const COMPUTING: &[&str] = &[
     "tautline::pace tune_finds_the_remedy_by_itself",
     "tautline::pace write_write_read_is_found_and_its_cures_are_not",
+    "tautline::agent of_two_hundred_agents_nothing_is_lost_untold",
+    "tautline::trace_rights samples_without_any_right_name_the_cause_that_a_trace_names",
 ];
 
 /// Tests of another kind than their package's.
