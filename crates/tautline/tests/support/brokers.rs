@@ -18,6 +18,7 @@ use super::{free_port, has, skip, wait_for_tcp};
 pub(crate) struct Mosquitto {
     child: Child,
     pub(crate) port: u16,
+    _kept: Option<Port>,
     _directory: tempfile::TempDir,
 }
 
@@ -42,8 +43,9 @@ impl Mosquitto {
         std::fs::write(&path, lines).unwrap();
         let mut command = with_system_programs("mosquitto");
         command.arg("-c").arg(&path);
+        let kept = Port::at(port);
         let child = command.spawn().unwrap();
-        let broker = Self { child, port, _directory: directory };
+        let broker = Self { child, port, _kept: kept, _directory: directory };
         wait_for_tcp(([127, 0, 0, 1], port).into());
         Some(broker)
     }
@@ -104,6 +106,7 @@ impl Drop for Listener {
 pub(crate) struct NatsServer {
     child: Child,
     pub(crate) port: u16,
+    _kept: Option<Port>,
 }
 
 impl NatsServer {
@@ -115,9 +118,10 @@ impl NatsServer {
         }
         let mut command = with_system_programs("nats-server");
         command.args(["-a", "127.0.0.1", "-p", &port.to_string()]).args(options);
+        let kept = Port::at(port);
         let child = command.spawn().unwrap();
         wait_for_tcp(([127, 0, 0, 1], port).into());
-        Some(Self { child, port })
+        Some(Self { child, port, _kept: kept })
     }
 
     pub(crate) fn subject(&self, rest: &str) -> String {
@@ -297,12 +301,17 @@ pub(crate) struct Port {
 
 impl Port {
     pub(crate) fn keep() -> Self {
+        Self::at(0).expect("there is a port")
+    }
+
+    /// Keeps this one, unless a server has it already: one that takes its time to start may lose it meanwhile.
+    fn at(number: u16) -> Option<Self> {
         // It is bound and never listens, so that it is in no server's way.
         let kept = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
         rustix::net::sockopt::set_socket_reuseaddr(&kept, true).unwrap();
-        rustix::net::bind(&kept, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+        rustix::net::bind(&kept, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, number)).ok()?;
         let number = SocketAddrV4::try_from(rustix::net::getsockname(&kept).unwrap()).unwrap().port();
-        Self { number, _kept: kept }
+        Some(Self { number, _kept: kept })
     }
 }
 

@@ -154,7 +154,7 @@ impl Drop for Serve {
 
 /// Waits until a TCP server accepts, as one just started may not yet.
 pub(crate) fn wait_for_tcp(address: SocketAddr) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while TcpStream::connect(address).is_err() {
         assert!(Instant::now() < deadline, "nobody listens on {address}");
         std::thread::sleep(Duration::from_millis(20));
