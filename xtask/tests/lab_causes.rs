@@ -15,7 +15,7 @@ fn agrees(test: &str, kernel: &str) {
         file(&place.expect("xtask test installs iproute2"), name)
     });
     let script = "mkdir -p /var/run; TAUT_PROGRAM=$(command -v taut) TMPDIR=/tmp trace-causes --nocapture each_cause";
-    let mut command = lab.command(&["run", "--kernel", kernel, "--icount", "--memory", "1024", "--timeout", "20m"]);
+    let mut command = lab.command(&["run", "--kernel", kernel, "--icount", "--memory", "1024", "--timeout", "40m"]);
     command.args(["--module", "sch_netem", "--module", "sch_tbf", "--file", &causes, "--file", &ip, "--file", &tc]);
     let output = command.args(["--", "sh", "-c", script]).output().unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

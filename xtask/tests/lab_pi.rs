@@ -35,7 +35,7 @@ fn check<'a>(doctor: &'a Value, what: &str) -> &'a Value {
 fn the_script_for_two_boards_repeats_what_was_published() {
     let Some(lab) = Lab::ready("the_script_for_two_boards_repeats_what_was_published") else { return };
     let mut command = lab.command(&["run", "--kernel", "5.10", "--icount", "--module", "hci_vhci"]);
-    command.args(["--timeout", "14m", "--out"]).arg(lab.path("out"));
+    command.args(["--timeout", "30m", "--out"]).arg(lab.path("out"));
     let output = command.args(["--file", &format!("{SCRIPT}:/root/paper-000.sh"), "--", "sh", "-c", BOTH]).output();
     let output = output.unwrap();
     let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();

@@ -59,7 +59,8 @@ fn a_loss_begins_stands_and_ends() {
             assert_eq!((loss["cause"].as_str(), loss["side"].as_str()), (Some("unread"), Some("server")), "{loss:#}");
             assert_eq!(loss["service"], format!("127.0.0.1:{port}"));
             assert_eq!(loss["pid"].as_u64(), Some(u64::from(std::process::id())));
-            assert!(loss["worst_share"].as_f64().unwrap() > 0.5, "{loss:#}");
+            // Of the interval in which it was read at last, it stood for as long as that took.
+            assert!(server.is_none() || loss["worst_share"].as_f64().unwrap() > 0.5, "{loss:#}");
             assert!(loss["lost_ns"].as_u64() <= loss["total_lost_ns"].as_u64());
             assert!(loss["total_lost_ns"].as_u64() <= loss["stands_ns"].as_u64(), "one connection: {loss:#}");
             begins += u32::from(loss["is_new"] == true);
