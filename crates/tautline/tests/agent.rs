@@ -244,6 +244,10 @@ fn an_agent_tells_what_it_does() {
     let output = gathering.wait_with_output().unwrap();
     let document = parse(&output);
     assert_eq!((&document["results"]["dropped"], &document["results"]["missing"]), (&0.into(), &0.into()));
+    // The page is that of the last interval: until it has all that was, and another one has begun since.
+    let intervals = || fs::read_to_string(fleet.path("lines")).unwrap().lines().count();
+    let before = intervals();
+    wait_for("told", || intervals() >= before + 2, || fleet.told("h1"));
     // All that was found was taken.
     let found = || {
         let ended = ["measured", "failed"].map(|how| format!("taut_agent_measurements_ended_total{{how=\"{how}\"}}"));
