@@ -70,7 +70,7 @@ fn a_trace_shows_what_it_has_found_while_it_goes_on() {
         return;
     }
     let mut slow = taut().args(["demo", "--for", "10m"]).stdout(Stdio::null()).spawn().unwrap();
-    let line = format!("trace --pid {} --for 5s", slow.id());
+    let line = format!("trace --pid {} --for 10s", slow.id());
     let mut seen = start(&line, &[]);
     assert!(seen.read_until("s so far: "), "{}", seen.text);
     assert!(seen.read_until("nagle_delayed_ack"), "{}", seen.text);
