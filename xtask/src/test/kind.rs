@@ -77,6 +77,10 @@ const TIMING: &[(&str, &str)] = &[
         "tautline::explain_middle a_router_sees_what_the_senders_kernel_knows",
         "as explain_lab, with a router between: a busy core delays what it forwards",
     ),
+    (
+        "tautline::mesh ten_thousand_hosts_are_added_up_in_a_second",
+        "a second of a processor: who runs beside it, or on the same core's other thread, makes it more",
+    ),
     ("tautline::pace a_foreign_peer_with_a_56_ms_timer", "mean gaps within 1 %, and no finding beside the one"),
     (
         "tautline::pace a_linux_peer_with_delayed_acknowledgements",

@@ -131,6 +131,9 @@ fn script(text: &str) -> String {
         let code = line.split(" #").next().unwrap_or_default().trim_end();
         // A reader types the next line in a moment.
         let is_started = code.ends_with('&') && !code.ends_with("&&");
+        if is_started && tells_when_up(code) {
+            script.push_str("UP=$(grep -c '^listening' \"$PAGE_TOLD\" || true)\n");
+        }
         script.push_str(if is_started { code } else { line });
         script.push_str(if is_started { " sleep 1\n" } else { "\n" });
         if is_started {
@@ -140,11 +143,17 @@ fn script(text: &str) -> String {
     script
 }
 
+/// Whether it says so when it listens.
+fn tells_when_up(code: &str) -> bool {
+    ["taut serve ", "taut web "].iter().any(|begin| code.starts_with(begin))
+}
+
 /// Waits until what was started in the background is up, where that can be told: a reader would see it.
 fn until_up(code: &str) -> String {
-    if code.starts_with("taut serve ") {
-        // It goes on after half a minute: another one may have said it, or none.
-        return "for _ in {1..300}; do grep -qs '^listening' \"$PAGE_TOLD\" && break; sleep 0.1; done\n".to_owned();
+    if tells_when_up(code) {
+        let count = "$(grep -c '^listening' \"$PAGE_TOLD\" || true)";
+        // One that never says so is waited for in vain, and what comes next tells why.
+        return format!("for _ in {{1..300}}; do [ \"{count}\" -gt \"$UP\" ] && break; sleep 0.1; done\n");
     }
     let port = code.split_once("taut pipe listen:tcp://").and_then(|(_, address)| {
         let (_, rest) = address.split(' ').next()?.rsplit_once(':')?;
