@@ -123,7 +123,7 @@ fn nothing_is_lost_untold_or_counted_twice() {
     let Some(mut fleet) = Fleet::served("nothing_is_lost_untold_or_counted_twice") else { return };
     let work = "[[mesh.work]]\necho = \"udp\"\nevery = \"1s\"\nmessages = 20\n";
     fleet.plan(&format!("hosts = [\"label:site=x\"]\nboth_ways = true\n{work}"));
-    let ([away, back], results) = outage(&mut fleet, 3, 1, "22s", 5);
+    let ([away, back], results) = outage(&mut fleet, 3, 1, "30s", 5);
     // Measuring went on without the server, also by the one who was killed.
     for agent in ["h1", "h2", "h3"] {
         let is_meanwhile = |result: &&Value| {
@@ -233,7 +233,7 @@ fn an_agent_tells_what_it_does() {
 
     // It goes on without its server, and says so.
     fleet.plan(&format!("{hosts}[[mesh.work]]\necho = \"udp\"\nevery = \"1s\"\nmessages = 5\n"));
-    let gathering = fleet.command(&["--for", "15s"]).spawn().unwrap();
+    let gathering = fleet.command(&["--for", "20s"]).spawn().unwrap();
     wait_for("at work", || value("taut_agent_measurements_begun_total") >= 3.0, || fleet.told("h1"));
     fleet.server = None;
     let is_away = || value("taut_agent_connected") == 0.0 && value("taut_agent_results_waiting") >= 2.0;
