@@ -20,7 +20,7 @@ await() { until grep -q \"$1\" \"$2\" 2>/dev/null; do sleep 0.1; done; }
 /// The guest's script with btvirt and what else it needs of the host's programs; `None`, loudly,
 /// where they are missing.
 fn run(lab: &Lab, test: &str, kernel: &str, programs: &[&str], script: &str) -> Option<(i32, String)> {
-    let mut command = lab.command(&["run", "--kernel", kernel, "--icount", "--timeout", "4m", "--out"]);
+    let mut command = lab.command(&["run", "--kernel", kernel, "--icount", "--timeout", "15m", "--out"]);
     command.arg(lab.path("out"));
     for program in programs.iter().chain(&["/usr/bin/btvirt"]) {
         if !Path::new(program).exists() {

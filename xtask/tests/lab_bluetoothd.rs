@@ -60,7 +60,7 @@ kill -0 $daemon
 fn adapters_of_bluetoothd_carry_and_stay_as_they_were() {
     let test = "adapters_of_bluetoothd_carry_and_stay_as_they_were";
     let Some(lab) = Lab::ready(test) else { return };
-    let mut command = lab.command(&["run", "--kernel", "6.12", "--module", "hci_vhci", "--timeout", "5m"]);
+    let mut command = lab.command(&["run", "--kernel", "6.12", "--module", "hci_vhci", "--timeout", "15m"]);
     for program in PROGRAMS {
         if !Path::new(program).exists() {
             note_skipped(test, &format!("{program} is missing: apt-get install bluez dbus"));

@@ -19,7 +19,7 @@ const LIMIT_2M: f64 = 1_419_300.0;
 /// Runs a shell's script beside a pair of adapters, and gives the files that it wrote.
 fn pair(lab: &Lab, arguments: &[&str], script: &str) -> impl Fn(&str) -> Value {
     let out = lab.path("out");
-    let mut command = lab.command(&["pair", "--icount", "--timeout", "14m", "--out"]);
+    let mut command = lab.command(&["pair", "--icount", "--timeout", "30m", "--out"]);
     let output = command.arg(&out).args(arguments).args(["--", "sh", "-c", script]).output().unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{stdout}{stderr}");
@@ -273,7 +273,7 @@ with_peer prompt
 "#;
     let out = lab.path("out");
     let mut command =
-        lab.command(&["run", "--icount", "--timeout", "5m", "--kernel", "6.12", "--module", "hci_vhci", "--out"]);
+        lab.command(&["run", "--icount", "--timeout", "15m", "--kernel", "6.12", "--module", "hci_vhci", "--out"]);
     let output = command.arg(&out).args(["--", "sh", "-c", script]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let [early, prompt] = ["early", "prompt"]
@@ -308,7 +308,7 @@ fn what_is_tried_is_put_back_unless_it_is_to_be_kept() {
         taut stream @peer --time 1s --rounds 1 --json >$OUT/thereafter";
     let out = lab.path("out");
     let mut command =
-        lab.command(&["pair", "--icount", "--timeout", "14m", "--kernel", "5.10", "--ci", "50ms", "--l2cat", "--out"]);
+        lab.command(&["pair", "--icount", "--timeout", "30m", "--kernel", "5.10", "--ci", "50ms", "--l2cat", "--out"]);
     let output = command.arg(&out).args(["--", "sh", "-c", script]).output().unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{stdout}{stderr}");

@@ -44,7 +44,7 @@ pub(super) struct GuestArgs {
     #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(128..=16384))]
     pub(super) memory: u32,
     /// Ends the guest after so long, in the host's time.
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "15m", value_parser = humantime::parse_duration)]
     pub(super) timeout: Duration,
     /// A file or directory for the guest; a program comes with its libraries. Places: /bin for programs, else /root,
     /// where the command runs.
