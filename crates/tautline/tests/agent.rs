@@ -145,7 +145,7 @@ fn a_server_that_lost_its_disk_is_read_from_its_beginning() {
     fleet.agent("h2", 2, &[]);
     let work = "[[mesh.work]]\necho = \"udp\"\nevery = \"1s\"\nmessages = 5\n";
     fleet.plan(&format!("hosts = [\"h1\", \"h2\"]\nboth_ways = true\n{work}{work}"));
-    let gathering = fleet.command(&["--for", "10s"]).spawn().unwrap();
+    let gathering = fleet.command(&["--for", "20s"]).spawn().unwrap();
     fleet.hear("h1", " again and again");
     thread::sleep(Duration::from_secs(5));
     fleet.server = None;
