@@ -172,11 +172,13 @@ const RECENT: Duration = Duration::from_secs(60);
 pub struct Tally<K> {
     counts: BTreeMap<K, Count>,
     forgotten: u64,
+    /// Where there is no room: before this no key can make any, so none is looked for.
+    room_from: Instant,
 }
 
 impl<K: Clone + Ord> Default for Tally<K> {
     fn default() -> Self {
-        Self { counts: BTreeMap::new(), forgotten: 0 }
+        Self { counts: BTreeMap::new(), forgotten: 0, room_from: Instant::from_nanos(0) }
     }
 }
 
@@ -199,32 +201,44 @@ impl<K: Clone + Ord> Tally<K> {
             known.new_lost += events.lost;
             return;
         }
-        if self.counts.len() >= MOST {
-            // Processes that come and go are keys of their own: those of long ago make room.
-            let before = self.counts.len();
-            self.counts.retain(|_, known| events.last.saturating_since(known.all.last) < RECENT);
-            self.forgotten += (before - self.counts.len()) as u64;
+        if self.counts.len() >= MOST && events.last >= self.room_from {
+            self.make_room(events.last);
         }
         if self.counts.len() < MOST {
             self.counts.insert(key, Count { all: events, new: events.count, new_lost: events.lost, is_new: true });
         } else {
-            self.forgotten += 1;
+            self.forgotten += events.count;
         }
     }
 
-    /// What the interval came to that ends now, and the next one begins: all keys with an event of late, the longest
-    /// time lost first.
+    /// Processes that come and go are keys of their own: those of long ago make room. What an interval is still to tell
+    /// stays, or no sum of intervals would have it.
+    fn make_room(&mut self, now: Instant) {
+        let before = self.counts.len();
+        self.counts.retain(|_, known| known.new > 0 || now.saturating_since(known.all.last) < RECENT);
+        self.forgotten += (before - self.counts.len()) as u64;
+        // A scan of ports has a key for each port, and to go through all keys for each of them would take seconds.
+        let told = self.counts.values().filter(|known| known.new == 0);
+        let oldest = told.map(|known| known.all.last).min();
+        self.room_from = oldest.map_or(Instant::from_nanos(u64::MAX), |oldest| oldest + RECENT);
+    }
+
+    /// What the interval came to that ends now, and the next one begins: all keys with an event in it or of late, the
+    /// longest time lost first.
     pub fn interval(&mut self, now: Instant) -> Vec<(K, Count)> {
-        let recent = self.counts.iter().filter(|(_, count)| now.saturating_since(count.all.last) < RECENT);
+        let is_shown = |count: &Count| count.new > 0 || now.saturating_since(count.all.last) < RECENT;
+        let recent = self.counts.iter().filter(|&(_, count)| is_shown(count));
         let mut recent: Vec<(K, Count)> = recent.map(|(key, count)| (key.clone(), *count)).collect();
         recent.sort_by_key(|(_, count)| std::cmp::Reverse((count.all.lost, count.all.count)));
         for count in self.counts.values_mut() {
             (count.new, count.new_lost, count.is_new) = (0, Duration::ZERO, false);
         }
+        // All are told now.
+        self.room_from = Instant::from_nanos(0);
         recent
     }
 
-    /// Keys that found no room, or made room for others.
+    /// Events of keys that found no room, and keys that made room for others.
     pub const fn forgotten(&self) -> u64 {
         self.forgotten
     }
@@ -337,5 +351,39 @@ mod tests {
         assert_eq!((tally.interval(at(11)).len(), tally.forgotten()), (MOST, 3));
         tally.add(u64::MAX, events(1, 1, 100, 1));
         assert_eq!((tally.interval(at(101)).len(), tally.forgotten()), (1, 3 + MOST as u64));
+    }
+
+    /// In an interval of an hour more than a minute may lie between an event and its end.
+    #[test]
+    fn an_event_early_in_a_long_interval_is_told_at_its_end_and_once() {
+        let mut tally = Tally::default();
+        tally.add("refused", events(5, 0, 10, 1));
+        let interval = tally.interval(at(3600));
+        let [("refused", refused)] = interval[..] else { panic!("{interval:?}") };
+        assert_eq!((refused.new, refused.all.count, refused.is_new), (5, 5, true));
+        assert!(tally.interval(at(7200)).is_empty());
+    }
+
+    #[test]
+    fn what_is_still_to_be_told_makes_no_room_for_others() {
+        let mut tally = Tally::default();
+        (0..MOST as u64).for_each(|key| tally.add(key, events(1, 1, 10, 1)));
+        // Of the same interval, later by more than a minute, and of three events.
+        tally.add(u64::MAX, events(3, 1, 100, 1));
+        assert_eq!((tally.interval(at(101)).len(), tally.forgotten()), (MOST, 3));
+        tally.add(u64::MAX, events(1, 1, 102, 1));
+        assert_eq!((tally.interval(at(103)).len(), tally.forgotten()), (1, 3 + MOST as u64));
+    }
+
+    /// One that had an event of late keeps others from being looked through until it is old.
+    #[test]
+    fn room_is_looked_for_when_there_can_be_some() {
+        let mut tally = Tally::default();
+        (0..MOST as u64).for_each(|key| tally.add(key, events(1, 1, 10 + key % 2, 1)));
+        tally.interval(at(12));
+        tally.add(u64::MAX, events(1, 1, 20, 1));
+        assert_eq!((tally.room_from, tally.forgotten()), (at(10) + RECENT, 1));
+        tally.add(u64::MAX, events(1, 1, 70, 1));
+        assert_eq!((tally.counts.len(), tally.forgotten()), (MOST / 2 + 1, 1 + MOST as u64 / 2));
     }
 }

@@ -33,8 +33,8 @@ pub struct WatchDocument {
     pub losses: Vec<WatchedLoss>,
     /// What lost time before, and has not for some seconds.
     pub ended: Vec<EndedLoss>,
-    /// What the kernel counted, event by event, with an event in the last minute; the longest time lost first. Empty
-    /// with grade 1. A loss that a look met as well is in both lists.
+    /// What the kernel counted, event by event, with an event in the interval or the last minute; the longest time
+    /// lost first. Empty with grade 1. A loss that a look met as well is in both lists.
     #[serde(default)]
     pub counted: Vec<WatchedCount>,
     /// What could not be seen, a sentence each.
