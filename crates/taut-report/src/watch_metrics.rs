@@ -20,7 +20,7 @@ pub struct WatchMetrics {
     grade: u8,
     counted: BTreeMap<Labels, Counted>,
     /// Counted of what found no series.
-    other_events: u64,
+    other: Counted,
 }
 
 /// Who loses, and to what, without numbers of processes: a program that starts anew is the same series.
@@ -84,12 +84,10 @@ impl WatchMetrics {
         for count in document.counted.iter().filter(|count| count.events > 0) {
             let labels = Labels::from(&count.place);
             if self.counted.len() >= MOST_SERIES && !self.counted.contains_key(&labels) {
-                self.other_events += count.events;
+                self.other.add(count.events, count.lost_ns);
                 continue;
             }
-            let counted = self.counted.entry(labels).or_default();
-            counted.events += count.events;
-            counted.lost_ns += count.lost_ns;
+            self.counted.entry(labels).or_default().add(count.events, count.lost_ns);
         }
     }
 
@@ -120,7 +118,9 @@ impl WatchMetrics {
         let help = "1: by looks alone; 2: the kernel counted as well.";
         families.push(Family::plain("watch_grade", help, Gauge, Plain, f64::from(self.grade)));
         let help = format!("Events counted of what came after the first {MOST_SERIES} series.");
-        families.push(Family::plain("other_events", &help, Counter, Plain, self.other_events as f64));
+        families.push(Family::plain("other_events", &help, Counter, Plain, self.other.events as f64));
+        let help = format!("Time counted of what came after the first {MOST_SERIES} series.");
+        families.push(Family::plain("other_counted_lost", &help, Counter, Seconds, seconds(self.other.lost_ns)));
         let mut each = |name, help: &str, unit, value: &dyn Fn(&Counted) -> f64| {
             let sample =
                 |(labels, of): (&Labels, &Counted)| Sample { labels: labels.told(), value: Value::Number(value(of)) };
@@ -132,6 +132,13 @@ impl WatchMetrics {
         let help = "Time until what was lost was sent again, as the kernel counted it; a look may have met it, too.";
         each("counted_lost", help, Seconds, &|of| seconds(of.lost_ns));
         families
+    }
+}
+
+impl Counted {
+    const fn add(&mut self, events: u64, lost_ns: u64) {
+        self.events += events;
+        self.lost_ns += lost_ns;
     }
 }
 
@@ -267,7 +274,11 @@ mod tests {
             assert!(text.lines().any(|one| one == line), "{line}: {text}");
         }
         assert!(!text.contains("10.0.0.1:81"), "{text}");
-        metrics.add(&interval((0..MOST_SERIES + 4).map(|port| count(&format!("x:{port}"), 1, 0)).collect()));
-        assert!(told(&metrics.families()).contains("taut_other_events_total 5\n"), "{}", told(&metrics.families()));
+        metrics.add(&interval((0..MOST_SERIES + 4).map(|port| count(&format!("x:{port}"), 1, 100_000_000)).collect()));
+        // Of those without a series nothing is left out.
+        let text = told(&metrics.families());
+        for line in ["taut_other_events_total 5", "taut_other_counted_lost_seconds_total 0.5"] {
+            assert!(text.lines().any(|one| one == line), "{line}: {text}");
+        }
     }
 }
