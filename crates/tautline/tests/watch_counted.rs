@@ -192,6 +192,28 @@ fn a_connection_that_is_refused_or_reset_is_counted_with_its_program_and_one_tha
     assert_eq!(refused["program"], name.trim_end(), "{refused:#}");
 }
 
+/// A program that closes while the other end still sends has its own kernel refuse that, which the kernel takes for an
+/// end by a reset as well.
+#[test]
+fn what_comes_for_a_closed_connection_is_no_reset_of_the_other_end() {
+    if !may_count("what_comes_for_a_closed_connection_is_no_reset_of_the_other_end") {
+        return;
+    }
+    let (listener, client, mut server) = pair();
+    let mut watched = Watched::start(listener.local_addr().unwrap(), "2");
+    // So that the end of the client is still under way when the server's data come.
+    lose(&server, true);
+    drop(client);
+    server.write_all(b"late").unwrap();
+    let causes = |interval: Value| {
+        let counted = interval["counted"].as_array().unwrap().clone();
+        counted.into_iter().map(|one| one["cause"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    // What the filter takes from the server is sent again to it and by it.
+    let found: Vec<String> = (0..3).flat_map(|_| causes(watched.interval())).collect();
+    assert!(found.iter().all(|cause| cause == "loss"), "{found:?}");
+}
+
 /// A queue takes one more than its backlog; the client that comes then sends its SYN again after a second.
 #[test]
 fn a_handshake_that_is_repeated_is_counted_with_the_time_that_it_waited() {

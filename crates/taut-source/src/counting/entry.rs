@@ -46,7 +46,7 @@ pub enum What {
     Handshake,
     /// The peer answered the first segment with a reset: nobody listens there.
     Refused,
-    /// The peer ended the connection by a reset.
+    /// The peer ended the connection by a reset, before this end had closed it.
     Reset,
 }
 
@@ -91,7 +91,18 @@ pub(super) struct Entry {
     pub(super) opener: Option<(i32, Vec<u8>)>,
 }
 
+/// Longer than the longest pause between two repeats of a segment (`TCP_RTO_MAX`, 2 min), however often one of them
+/// could not leave the host: no stall that such an entry knows of goes on.
+const LONGEST_PAUSE_NS: u64 = 600_000_000_000;
+
 impl Entry {
+    /// Whether nothing is lost if the kernel forgets it, once it was read: its connection has ended by a reset, or no
+    /// stall that it is in the middle of goes on.
+    pub(super) const fn is_over(&self, now_ns: u64) -> bool {
+        let [_, _, refused, reset] = &self.sums;
+        refused.events > 0 || reset.events > 0 || now_ns.saturating_sub(self.last_ns) > LONGEST_PAUSE_NS
+    }
+
     /// `None` for what is too short.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; BYTES] = bytes.try_into().ok()?;
@@ -157,5 +168,22 @@ mod tests {
         let entry = Entry::parse(&bytes).unwrap();
         assert_eq!(([entry.local, entry.peer], entry.opener), (ends, None));
         assert_eq!(Entry::parse(&bytes[1..]), None);
+    }
+
+    #[test]
+    fn an_entry_is_kept_while_its_connection_may_go_on() {
+        let mut bytes = [0; BYTES];
+        let mut put = |at: i16, number: u64| bytes[at as usize..][..8].copy_from_slice(&number.to_ne_bytes());
+        put(at::LAST, 1_000_000_000);
+        put(at::LOSS, 3);
+        let lossy = Entry::parse(&bytes).unwrap();
+        let later = lossy.last_ns + LONGEST_PAUSE_NS;
+        // A clock of another processor may be a little behind.
+        assert!(!lossy.is_over(0) && !lossy.is_over(later) && lossy.is_over(later + 1));
+        for at in [at::REFUSED, at::RESET] {
+            let mut bytes = bytes;
+            bytes[at as usize..][..8].copy_from_slice(&1_u64.to_ne_bytes());
+            assert!(Entry::parse(&bytes).unwrap().is_over(lossy.last_ns));
+        }
     }
 }

@@ -18,6 +18,7 @@ use std::{fs, io};
 
 use taut_bpf::sys::{self, Map, MapKind, MapShape, ProgramKind, Purpose};
 use taut_bpf::{BpfError, Btf};
+use taut_link::clock;
 use taut_time::{Duration, Instant};
 
 pub use entry::What;
@@ -28,7 +29,7 @@ use crate::owners::name_of;
 use crate::trace::error::Error;
 use crate::trace::has_kernels_numbers;
 use crate::trace::hooks::attach_program;
-use crate::trace::memory::raise_locked_memory;
+use crate::trace::memory::{may_read_memory, raise_locked_memory};
 
 /// Connections of which something is kept: about 4 MB.
 const MOST_CONNECTIONS: usize = 16_384;
@@ -108,11 +109,18 @@ impl Counter {
     /// # Errors
     /// A right is missing (`CAP_BPF` and `CAP_PERFMON`), or the kernel has none of what is needed.
     pub fn start() -> Result<Self, Error> {
+        may_read_memory()?;
         raise_locked_memory();
         let btf = Btf::of_kernel()?;
         let maps = Maps::create()?;
-        let network = fs::metadata("/proc/self/ns/net").ok().map(|namespace| namespace.ino().cast_signed());
-        let plan = Plan { places: Places::of(&btf)?, maps: maps.numbers(), network };
+        let places = Places::of(&btf)?;
+        // Without its number the connections of all namespaces would seem to be of this one.
+        let network = match fs::metadata("/proc/self/ns/net") {
+            Ok(namespace) => Some(namespace.ino().cast_signed()),
+            Err(error) if places.has_networks() => return Err(Error::Network(error)),
+            Err(_) => None,
+        };
+        let plan = Plan { places, maps: maps.numbers(), network };
         let (mut programs, mut links, mut missing, mut refused) = (Vec::new(), Vec::new(), Vec::new(), None);
         for hook in &HOOKS {
             let kind = (ProgramKind::RawTracepoint, Purpose::default());
@@ -159,7 +167,8 @@ impl Counter {
             return Ok(befallen);
         }
         let mut entries = HashMap::new();
-        let before = &self.before;
+        let mut over: Vec<[u8; KEY_BYTES]> = Vec::new();
+        let (before, now_ns) = (&self.before, clock::now().as_nanos());
         self.maps.entries.each(|key, value| {
             let (Ok(key), Some(entry)) = (key.try_into(), Entry::parse(value)) else { return };
             // The same again where the kernel began anew with a part: what is new of it is told once.
@@ -169,8 +178,18 @@ impl Counter {
             // One that went and came again begins at nothing.
             let known = before.get(&key).filter(|(first, _)| *first == entry.first_ns).map(|(_, sums)| *sums);
             befallen.extend(news(&entry, known));
+            if entry.is_over(now_ns) {
+                over.push(key);
+            }
             entries.insert(key, (entry.first_ns, entry.sums));
         })?;
+        // Else the table would fill with connections of long ago, all of which each reading goes through, and the
+        // kernel would make room among those that go on.
+        for key in over {
+            entries.remove(&key);
+            // One that has gone already is what is wanted.
+            let _ = self.maps.entries.delete(&key);
+        }
         let mut names = HashMap::new();
         for one in &mut befallen {
             self.placed[one.what as usize] += one.events;

@@ -12,7 +12,8 @@ use crate::trace::error::Error;
 use R::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 
 // The stack.
-/// The socket's address and its ports.
+/// The socket's address, its ports, and the hash of its addresses: the next connection has the memory of one that is
+/// over, and may have its ports.
 const KEY: i16 = -16;
 const SCRATCH: i16 = -24;
 /// [`opener`].
@@ -36,10 +37,14 @@ pub(super) const OPENER_BYTES: usize = 32;
 /// `TASK_COMM_LEN`.
 const NAME_BYTES: i64 = 16;
 
-/// `TCP_SYN_SENT` and `TCP_CLOSE` of include/net/tcp_states.h, and `IPPROTO_TCP`.
+/// States of include/net/tcp_states.h, and `IPPROTO_TCP`.
 const SYN_SENT: i32 = 2;
+const FIN_WAIT_1: i32 = 4;
+const FIN_WAIT_2: i32 = 5;
 const CLOSED: i32 = 7;
 const TCP: i32 = 6;
+/// `RCV_SHUTDOWN` of include/net/sock.h.
+const TAKES_NO_MORE: i32 = 1;
 /// `BPF_NOEXIST`.
 const IF_NEW: i64 = 1;
 const NS_PER_US: i32 = 1000;
@@ -51,7 +56,10 @@ pub(super) struct Places {
     network: Option<[u32; 2]>,
     family: u32,
     state: u32,
+    /// Which ways are closed; none where that is no byte of its own.
+    shutdown: Option<u32>,
     ports: u32,
+    hash: u32,
     protocol: Field,
     /// The own address and the peer's, of both families.
     v4: [u32; 2],
@@ -69,17 +77,30 @@ impl Places {
         };
         let byte = |structure: &str, path: &str| field(structure, path).map(Field::byte);
         let both = |paths: [&str; 2]| Ok::<_, Error>([byte("sock", paths[0])?, byte("sock", paths[1])?]);
+        // Where sockets have a namespace and its number is not known, all namespaces would seem to be this one.
+        let network = match byte("sock", "__sk_common.skc_net.net") {
+            Ok(network) => Some([network, byte("net", "ns.inum")?]),
+            Err(_) => None,
+        };
+        let shutdown = btf.field("sock", "sk_shutdown").filter(|field| field.bit_offset.is_multiple_of(8));
         Ok(Self {
-            network: byte("sock", "__sk_common.skc_net.net").and_then(|net| Ok([net, byte("net", "ns.inum")?])).ok(),
+            network,
             family: byte("sock", "__sk_common.skc_family")?,
             state: byte("sock", "__sk_common.skc_state")?,
+            shutdown: shutdown.map(Field::byte),
             ports: byte("sock", "__sk_common.skc_portpair")?,
+            hash: byte("sock", "__sk_common.skc_hash")?,
             protocol: field("sock", "sk_protocol")?,
             v4: both(["__sk_common.skc_rcv_saddr", "__sk_common.skc_daddr"])?,
             v6: both(["__sk_common.skc_v6_rcv_saddr", "__sk_common.skc_v6_daddr"]).ok(),
             delivered: byte("tcp_sock", "delivered_mstamp")?,
             round_trip: byte("tcp_sock", "srtt_us")?,
         })
+    }
+
+    /// Whether this kernel has several network namespaces.
+    pub(super) const fn has_networks(&self) -> bool {
+        self.network.is_some()
     }
 }
 
@@ -177,9 +198,8 @@ impl Plan {
             w.a.load(Width::B8, R6, R1, 0);
             if tells_errors {
                 w.a.load(Width::B8, R7, R1, 16);
-                // A negative number of 32 bits.
+                // Any number of 32 bits but 0, as kernels without it tell only of what was sent.
                 w.a.alu_imm(Alu::ShiftLeft, R7, 32);
-                w.a.alu_imm(Alu::ShiftRight, R7, 63);
                 w.a.jump_if_imm(Jump::Unequal, R7, 0, end);
             }
             w.begin(opens);
@@ -210,6 +230,7 @@ impl Plan {
             let opens = w.a.label();
             w.a.load(Width::B8, R6, R1, 0);
             w.begin(opens);
+            w.only_open();
             w.count(What::Reset, |_| {});
             w.a.place(opens);
             w.count(What::Refused, |_| {});
@@ -265,14 +286,32 @@ impl Writer<'_> {
         self.a.jump_if(Jump::Unequal, R7, R1, end);
     }
 
-    /// R9 is the time from here on, and the stack has the key. A connection that is not open yet goes to the label.
+    /// Ends where a program has closed both ways of the connection, whose state is in R7, and waits for the peer's end.
+    /// It has lost nothing; and the kernel meets this also when it refuses what the peer sends still, by a reset of its
+    /// own. R7 is lost.
+    fn only_open(&mut self) {
+        let Some(shutdown) = self.plan.places.shutdown else { return };
+        let (closing, is_open, end) = (self.a.label(), self.a.label(), self.end);
+        self.a.jump_if_imm(Jump::Equal, R7, FIN_WAIT_1, closing);
+        self.a.jump_if_imm(Jump::Unequal, R7, FIN_WAIT_2, is_open);
+        self.a.place(closing);
+        self.read(Width::B1, R7, R6, shutdown);
+        self.a.alu_imm(Alu::And, R7, TAKES_NO_MORE);
+        self.a.jump_if_imm(Jump::Unequal, R7, 0, end);
+        self.a.place(is_open);
+    }
+
+    /// R9 is the time from here on, R7 the state, and the stack has the key. A connection that is not open yet goes to
+    /// the label.
     fn begin(&mut self, opens: Label) {
         self.only_own_network();
         self.a.call(helper::KTIME_GET_NS);
         self.a.mov(R9, R0);
         self.a.store(Width::B8, R10, KEY, R6);
-        self.read(Width::B4, R7, R6, self.plan.places.ports);
-        self.a.store(Width::B8, R10, KEY + 8, R7);
+        for (at, part) in [(KEY + 8, self.plan.places.ports), (KEY + 12, self.plan.places.hash)] {
+            self.read(Width::B4, R7, R6, part);
+            self.a.store(Width::B4, R10, at, R7);
+        }
         self.read(Width::B1, R7, R6, self.plan.places.state);
         self.a.jump_if_imm(Jump::Equal, R7, SYN_SENT, opens);
     }
@@ -355,7 +394,7 @@ impl Writer<'_> {
         let plan = self.plan;
         let places = &plan.places;
         let (v4, told) = (self.a.label(), self.a.label());
-        self.a.load(Width::B8, R1, R10, KEY + 8);
+        self.a.load(Width::B4, R1, R10, KEY + 8);
         self.a.store(Width::B4, R10, ENTRY + at::PORTS, R1);
         self.read(Width::B2, R7, R6, places.family);
         if let Some(v6) = places.v6 {

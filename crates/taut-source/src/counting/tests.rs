@@ -1,6 +1,8 @@
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
 
+use rustix::net::{AddressFamily, SocketType, bind, connect, sockopt};
+
 use super::*;
 
 /// Notes loudly that a test can't run here.
@@ -83,4 +85,34 @@ fn each_refused_connection_is_counted_once_with_who_asked_for_it() {
         assert!(one.opener.as_ref().is_some_and(|(pid, name)| [*pid, 0].contains(&own) && !name.is_empty()), "{one:?}");
     }
     assert_eq!(counter.read().unwrap().iter().filter(|one| one.peer == closed).count(), 0);
+    // What is over takes no room any more.
+    let mut kept = 0;
+    let is_one = |value: &[u8]| Entry::parse(value).is_some_and(|entry| entry.peer == closed);
+    counter.maps.entries.each(|_, value| kept += usize::from(is_one(value))).unwrap();
+    assert_eq!(kept, 0);
+}
+
+/// The next connection has the memory of the one before, which the kernel gives out again at once, and here its ports.
+#[test]
+fn connections_with_the_same_ports_are_told_apart_by_their_addresses() {
+    const NAME: &str = "counting::connections_with_the_same_ports_are_told_apart_by_their_addresses";
+    const MANY: u8 = 50;
+    let mut counter = match Counter::start() {
+        Ok(counter) => counter,
+        Err(error) => return skip(NAME, &error.to_string()),
+    };
+    let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (own, closed) = (free(), free().port());
+    for last in 1..=MANY {
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        sockopt::set_socket_reuseaddr(&socket, true).unwrap();
+        bind(&socket, &own).unwrap();
+        assert!(connect(&socket, &SocketAddr::from(([127, 0, 0, last], closed))).is_err());
+    }
+    let befallen = counter.read().unwrap();
+    let of_own = befallen.iter().filter(|one| one.local == own);
+    let mut peers: Vec<(SocketAddr, u64)> = of_own.map(|one| (one.peer, one.events)).collect();
+    peers.sort();
+    let expected = (1..=MANY).map(|last| (SocketAddr::from(([127, 0, 0, last], closed)), 1));
+    assert_eq!(peers, expected.collect::<Vec<_>>());
 }

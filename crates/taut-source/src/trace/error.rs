@@ -15,6 +15,12 @@ pub enum Error {
     /// Processes have other numbers here than in the kernel, so none can be told by its number.
     #[error("this is a PID namespace, where processes have other numbers than the kernel's")]
     Namespace,
+    /// Which network namespace this is can't be told, so others' connections could not be told from its own.
+    #[error("/proc/self/ns/net, which tells the network namespace: {0}")]
+    Network(std::io::Error),
+    /// The kernel lets no program read its memory. Linux 5.10 lets it read zeroes.
+    #[error("this kernel is locked down (`confidentiality` in /sys/kernel/security/lockdown)")]
+    LockedDown,
     /// A tracepoint is not there, or has other arguments.
     #[error("this kernel's tracepoint {hook} is not there or not as known: {why}")]
     Hook {

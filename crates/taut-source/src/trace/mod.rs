@@ -55,7 +55,7 @@ use hooks::{HOOKS, SWITCH, WAKING, WRITERS, attach};
 use layout::{Layout, Offsets, Others};
 use maps::{MapNumbers, THREAD_BYTES};
 use marks::{MARKS, mark_of_pair};
-use memory::raise_locked_memory;
+use memory::{may_read_memory, raise_locked_memory};
 use order::{Told, hand_on};
 use queues::{Accepting, Queues};
 pub use scope::Scope;
@@ -175,6 +175,7 @@ impl Tracer {
         if scope == Scope::Processes && !has_kernels_numbers() {
             return Err(Error::Namespace);
         }
+        may_read_memory()?;
         raise_locked_memory();
         let btf = Btf::of_kernel()?;
         let (layout, offsets) = (Layout::of(&btf)?, Offsets::of(&btf)?);

@@ -425,7 +425,9 @@ fn refused(error: &Error) -> Code {
             );
             Code::Missing
         }
-        Error::Types(_) | Error::Member(_) | Error::Hook { .. } => Code::Missing,
+        Error::Types(_) | Error::Member(_) | Error::Network(_) | Error::LockedDown | Error::Hook { .. } => {
+            Code::Missing
+        }
         Error::Bpf(_) => Code::Failed,
     }
 }
