@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -13,7 +13,7 @@ use socket2::Socket;
 use taut_time::{Duration, Instant};
 
 use super::address::{BrokerAddress, Topics};
-use super::client::{Client, Message};
+use super::client::{Client, MOST_BYTES, Message};
 use super::part::Part;
 use super::secured::{CLOSED, CUT, Secured};
 use crate::interrupt::{Interrupt, LOOK_PERIOD};
@@ -38,6 +38,10 @@ pub(crate) struct Channel {
     sent: AtomicU64,
     /// When what has been read came.
     arrivals: Arrivals,
+    /// Bytes that were read while messages waited here to be taken, and how many may be before no more are read for
+    /// the sake of an answer.
+    ahead: AtomicUsize,
+    most_ahead: usize,
 }
 
 /// When the kernel took in the last of what a read brought.
@@ -50,8 +54,13 @@ struct Arrivals {
 }
 
 const INPUT_BYTES: usize = 64 * 1024;
-/// Bytes that may wait for a broker which sends and does not read.
-const MOST_WAITING: usize = 1 << 20;
+/// Bytes that may wait for a broker which sends and does not read: of a message of the largest size nothing need have
+/// gone yet, and that is no fault of the broker's.
+const MOST_WAITING: usize = (1 << 20) + MOST_BYTES;
+/// Bytes of questions that are kept while an answer waits: a broker that sends on and does not read has no end of them.
+const MOST_AHEAD: usize = 8 << 20;
+/// Reads without a message in what they bring, after which the caller is asked whether to go on.
+const MOST_EMPTY_READS: usize = 1000;
 /// Longest wait for an acknowledgement that lets the next message go, where the socket has no time-out.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// For a read that waits for ever.
@@ -98,6 +107,8 @@ impl Channel {
             acknowledge_at_once: AtomicBool::new(false),
             sent: AtomicU64::new(0),
             arrivals: Arrivals::default(),
+            ahead: AtomicUsize::new(0),
+            most_ahead: if part == Part::Responder { MOST_AHEAD } else { usize::MAX },
         };
         channel.log_in(socket, endpoint, address, timeout, interrupt)?;
         Ok(channel)
@@ -180,8 +191,7 @@ impl Channel {
         loop {
             match self.flush(socket, flags) {
                 Err(Errno::AGAIN) if flags.contains(SendFlags::DONTWAIT) => {
-                    let until = *give_up.get_or_insert_with(&patience);
-                    self.wait(socket, PollFlags::IN | PollFlags::OUT, until)?;
+                    self.wait(socket, PollFlags::IN | PollFlags::OUT, &mut give_up, &patience)?;
                     continue;
                 }
                 flushed => flushed?,
@@ -198,11 +208,7 @@ impl Channel {
                 }
                 Ok(false) => {
                     drop(client);
-                    if give_up.is_some_and(|until| clock::now() > until) {
-                        return Err(Errno::AGAIN);
-                    }
-                    let until = *give_up.get_or_insert_with(&patience);
-                    self.wait(socket, PollFlags::IN, until)?;
+                    self.wait(socket, PollFlags::IN, &mut give_up, &patience)?;
                 }
                 Err(why) => {
                     client.fail(&why);
@@ -212,8 +218,26 @@ impl Channel {
         }
     }
 
-    /// Takes in what is there, or waits for it, or for room.
-    fn wait(&self, socket: &Socket, events: PollFlags, until: Instant) -> rustix::io::Result<()> {
+    /// Takes in what is there, or waits for it, or for room; until `give_up`, which `patience` says the first time.
+    fn wait(
+        &self,
+        socket: &Socket,
+        events: PollFlags,
+        give_up: &mut Option<Instant>,
+        patience: impl FnOnce() -> Instant,
+    ) -> rustix::io::Result<()> {
+        // A broker that goes on to send does not put that off.
+        if give_up.is_some_and(|until| clock::now() > until) {
+            return Err(Errno::AGAIN);
+        }
+        let until = *give_up.get_or_insert_with(patience);
+        if self.ahead.load(Ordering::Relaxed) >= self.most_ahead && self.client().has_message() {
+            // Acknowledgements would stand behind what is not read.
+            if !events.contains(PollFlags::OUT) {
+                return Err(Errno::AGAIN);
+            }
+            return wait_for(socket, PollFlags::OUT, until);
+        }
         // Acknowledgements may be there already.
         let read = self.read(socket, RecvFlags::DONTWAIT);
         // Messages of earlier reads may wait still.
@@ -242,21 +266,21 @@ impl Channel {
 
     fn next(&self, socket: &Socket, flags: RecvFlags) -> rustix::io::Result<Message> {
         let mut give_up = None;
-        loop {
+        let patience = || clock::now() + socket.read_timeout().ok().flatten().unwrap_or(UNBOUNDED_WAIT);
+        for _ in 0..MOST_EMPTY_READS {
             if let Some(message) = self.client().next_message() {
                 return Ok(message);
             }
             self.flush_now(socket)?;
             if self.bytes_sent().is_none() && !flags.contains(RecvFlags::DONTWAIT) && is_blocking(socket) {
                 // What waits for room has to go out meanwhile: no answer comes to what the broker has not.
-                let until = *give_up.get_or_insert_with(|| {
-                    clock::now() + socket.read_timeout().ok().flatten().unwrap_or(UNBOUNDED_WAIT)
-                });
-                self.wait(socket, PollFlags::IN | PollFlags::OUT, until)?;
+                self.wait(socket, PollFlags::IN | PollFlags::OUT, &mut give_up, patience)?;
                 continue;
             }
             self.read(socket, flags)?;
         }
+        // Each read has a time-out of its own, and a broker may send what is no message for ever.
+        self.client().next_message().ok_or(Errno::INTR)
     }
 
     /// Takes in what the broker has sent, and writes what that calls for.
@@ -277,6 +301,8 @@ impl Channel {
             // Refused, it is as if it had not been asked for.
             let _ = rustix::net::sockopt::set_tcp_quickack(socket.as_fd(), true);
         }
+        let ahead = if self.client().has_message() { self.ahead.load(Ordering::Relaxed) } else { 0 };
+        self.ahead.store(ahead.saturating_add(bytes), Ordering::Relaxed);
         self.take_in(&input[..bytes]);
         self.flush_now(socket)?;
         let mut client = self.client();
@@ -443,4 +469,86 @@ fn copy(message: &Message, buffer: &mut [u8]) -> usize {
     let bytes = payload.len().min(buffer.len());
     buffer[..bytes].copy_from_slice(&payload[..bytes]);
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+    use std::thread;
+
+    use super::*;
+    use crate::broker::nats_client::{NatsClient, NatsLogin};
+
+    /// A server's channel that is let in, its socket, and the broker's end of that.
+    fn channel() -> (Channel, Socket, UnixStream) {
+        let mut client = NatsClient::new(NatsLogin { filter: Some("t.*.req".to_owned()), ..NatsLogin::default() });
+        client.handle(b"INFO {}\r\nPONG\r\n");
+        assert!(client.is_ready());
+        client.wrote(usize::MAX);
+        let (ours, broker) = UnixStream::pair().unwrap();
+        let channel = Channel {
+            client: Mutex::new(Box::new(client)),
+            secured: None,
+            input: Mutex::new(vec![0; INPUT_BYTES].into_boxed_slice()),
+            topic: "t".to_owned(),
+            separator: '.',
+            publish_to: String::new(),
+            acknowledge_at_once: AtomicBool::new(false),
+            sent: AtomicU64::new(0),
+            arrivals: Arrivals::default(),
+            ahead: AtomicUsize::new(0),
+            most_ahead: MOST_AHEAD,
+        };
+        (channel, Socket::from(OwnedFd::from(ours)), broker)
+    }
+
+    /// Until the kernel has room for nothing more.
+    fn fill(socket: &Socket) {
+        while rustix::net::send(socket, &[0; 1 << 16], SendFlags::DONTWAIT).is_ok() {}
+        while rustix::net::send(socket, &[0], SendFlags::DONTWAIT).is_ok() {}
+    }
+
+    #[test]
+    fn an_answer_waits_no_longer_and_keeps_no_more_for_a_broker_that_sends_on_and_does_not_read() {
+        let (channel, socket, mut broker) = channel();
+        fill(&socket);
+        let sending = thread::spawn(move || {
+            let question = [&b"MSG t.a.req 1 1000\r\n"[..], &[b'x'; 1000], b"\r\n"].concat();
+            while broker.write_all(&question).is_ok() {}
+        });
+        // Taken is taken; the next one has no room.
+        assert_eq!(channel.answer(&socket, "a", b"first"), Ok(5));
+        let begin = clock::now();
+        assert_eq!(channel.answer(&socket, "a", b"second"), Err(Errno::AGAIN));
+        let waited = clock::now().saturating_since(begin);
+        assert!(ANSWER_WAIT <= waited && waited < 10 * ANSWER_WAIT, "{waited:?}");
+        assert!(channel.ahead.load(Ordering::Relaxed) < MOST_AHEAD + INPUT_BYTES);
+        // What was asked meanwhile is kept.
+        let mut buffer = [0; 2000];
+        let (bytes, asker) = channel.hear(&socket, &mut buffer).unwrap();
+        assert_eq!((bytes, asker.as_str(), channel.failure()), (1000, "a", None));
+        drop(socket);
+        sending.join().unwrap();
+    }
+
+    #[test]
+    fn a_large_answer_that_waits_for_room_is_no_fault_of_the_broker() {
+        let (channel, socket, mut broker) = channel();
+        fill(&socket);
+        let answer = vec![0; 1 << 20];
+        assert_eq!(channel.answer(&socket, "a", &answer), Ok(answer.len()));
+        broker.write_all(b"PING\r\n").unwrap();
+        assert_eq!((channel.read(&socket, RecvFlags::DONTWAIT), channel.failure()), (Ok(()), None));
+    }
+
+    #[test]
+    fn who_hears_is_asked_whether_to_go_on_while_a_broker_sends_what_is_no_message() {
+        let (channel, socket, mut broker) = channel();
+        let sending = thread::spawn(move || while broker.write_all(b"+OK\r\n").is_ok() {});
+        assert_eq!(channel.receive(&socket, &mut [0; 8], RecvFlags::empty()), Err(Errno::INTR));
+        drop(socket);
+        sending.join().unwrap();
+    }
 }

@@ -38,6 +38,9 @@ pub trait Client: fmt::Debug + Send {
     /// The next message that has come.
     fn next_message(&mut self) -> Option<Message>;
 
+    /// Whether there is one.
+    fn has_message(&self) -> bool;
+
     /// Publishes a message; `false` when the broker lets no more be under way until it has acknowledged some.
     ///
     /// # Errors

@@ -373,6 +373,11 @@ impl JetStream {
         self.ask_for_more();
     }
 
+    /// Whether what comes beside the stream is held until it is behind what the stream has.
+    const fn holds(&self) -> bool {
+        self.carrying.is_some() && self.plan.reads.is_some()
+    }
+
     fn answer(&mut self, reply: &str, what: &[u8]) {
         if let Err(why) = self.nats.publish(reply, what) {
             self.fail(&why);
@@ -419,8 +424,12 @@ impl Client for JetStream {
     }
 
     fn next_message(&mut self) -> Option<Message> {
-        let is_held = self.carrying.is_some() && self.plan.reads.is_some();
+        let is_held = self.holds();
         self.messages.pop_front().or_else(|| if is_held { None } else { self.nats.next_message() })
+    }
+
+    fn has_message(&self) -> bool {
+        !self.messages.is_empty() || !self.holds() && self.nats.has_message()
     }
 
     fn publish(&mut self, subject: &str, payload: &[u8]) -> Result<bool, String> {

@@ -339,6 +339,10 @@ impl Client for MqttClient {
         self.inbox.pop_front()
     }
 
+    fn has_message(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
     fn publish(&mut self, topic: &str, payload: &[u8]) -> Result<bool, String> {
         let letter = Letter { topic, payload, tag: None, is_casual: false };
         self.post(&letter).map(|posted| posted != Posted::Later)

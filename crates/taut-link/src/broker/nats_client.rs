@@ -433,6 +433,10 @@ impl Client for NatsClient {
         self.inbox.pop_front()
     }
 
+    fn has_message(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
     fn publish(&mut self, subject: &str, payload: &[u8]) -> Result<bool, String> {
         self.write(subject, "", "", payload).map(|()| true)
     }

@@ -36,6 +36,9 @@ impl Client for Taker {
     fn next_message(&mut self) -> Option<Message> {
         self.posted.pop_front()
     }
+    fn has_message(&self) -> bool {
+        !self.posted.is_empty()
+    }
     fn publish(&mut self, _: &str, _: &[u8]) -> Result<bool, String> {
         unreachable!("messages are posted")
     }
