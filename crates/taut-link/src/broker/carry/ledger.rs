@@ -47,7 +47,7 @@ impl Ledger {
     /// Takes a number that came; whether it came for the first time. One in a gap that is not kept any more counts as
     /// come twice.
     pub(super) fn take(&mut self, number: u64) -> bool {
-        let is_new = if self.highest == 0 {
+        let is_new = if self.first == 0 {
             (self.first, self.highest) = (number, number);
             true
         } else if number > self.highest {
@@ -96,9 +96,10 @@ impl Ledger {
         true
     }
 
-    /// The writer has told how far it is. What it tells first, where nothing has come, was before this reader.
+    /// The writer has told how far it is. What it tells first, where nothing has come, was before this reader; a writer
+    /// that had given nothing then has nothing that was.
     pub(super) fn tell(&mut self, told: u64, confirmed: u64, dropped: u64) {
-        if self.highest == 0 {
+        if self.first == 0 {
             (self.first, self.highest) = (told + 1, told);
         }
         self.told = self.told.max(told);
@@ -165,6 +166,23 @@ mod tests {
         assert_eq!((ledger.sums().missing, ledger.sums().first, ledger.sums().read), (4, 11, 2));
         assert!(ledger.take(9), "out of order, from before");
         assert_eq!((ledger.sums().missing, ledger.sums().first), (5, 9));
+    }
+
+    #[test]
+    fn a_reader_that_was_there_first_misses_all_that_does_not_come() {
+        let mut ledger = Ledger::default();
+        ledger.tell(0, 0, 0);
+        assert_eq!((ledger.sums().missing, ledger.sums().first), (0, 1));
+        assert!(ledger.take(3));
+        let sums = ledger.sums();
+        assert_eq!((sums.first, sums.read, sums.missing, sums.out_of_order), (1, 1, 2, 0));
+        assert!(ledger.take(1) && ledger.take(2) && !ledger.take(3));
+        assert_eq!((ledger.sums().missing, ledger.sums().read), (0, 3));
+        // Nor is what it is told of next, before anything came.
+        let mut ledger = Ledger::default();
+        ledger.tell(0, 0, 0);
+        ledger.tell(4, 4, 0);
+        assert_eq!((ledger.sums().missing, ledger.sums().first, ledger.sums().up_to), (4, 1, 4));
     }
 
     #[test]

@@ -290,8 +290,9 @@ impl Carrier {
         if age >= SHORT_SESSION {
             (self.failures, self.taken_away) = (0, 0);
         }
-        // At once, so that it is known whether the broker is still there; but not again and again.
-        if self.failures == 0 || self.is_lasting() {
+        // At once, so that it is known whether the broker is still there; but not again and again. Of a session that
+        // was taken away without a word it has to be known each time whether another client has it.
+        if self.failures == 0 || self.is_lasting() && without_a_word {
             self.failures += 1;
             self.closed = Some(Closed { age, without_a_word });
             self.connect(0, now);

@@ -32,7 +32,8 @@ pub(super) struct Reader {
     instance: u64,
     /// What came, in its order: how far a writer is tells of what came before it.
     ready: VecDeque<Came>,
-    /// Those of them that are acknowledged when they are given on, and the bytes of all messages.
+    /// Those of them that are acknowledged when they are given on, and the bytes of all messages, with what stands with
+    /// them.
     open: usize,
     ready_bytes: usize,
     runs: BTreeMap<Run, Kept>,
@@ -114,7 +115,7 @@ impl Reader {
     /// A message has come.
     pub(super) fn push(&mut self, message: Message) {
         self.open += usize::from(message.number.is_some());
-        self.ready_bytes += message.payload().len();
+        self.ready_bytes += bytes_of(&message);
         self.ready.push_back(Came::Message(message));
     }
 
@@ -140,7 +141,7 @@ impl Reader {
                 }
             };
             self.open -= usize::from(message.number.is_some());
-            self.ready_bytes -= message.payload().len();
+            self.ready_bytes -= bytes_of(&message);
             if let Some(client) = &mut client {
                 client.acknowledge(&message);
             }
@@ -274,6 +275,11 @@ impl Reader {
     }
 }
 
+/// Memory that grows with a message: whoever publishes it says how long a text stands with it.
+fn bytes_of(message: &Message) -> usize {
+    message.payload().len() + message.tag.as_ref().map_or(0, String::len)
+}
+
 /// Adds a run's account.
 fn add(sum: &mut HeardAccount, kept: &Kept) {
     let sums = kept.ledger.sums();
@@ -317,6 +323,19 @@ mod tests {
         let account = reader.account();
         assert_eq!((account.read, account.missing, account.before), (6 * MOST_RUNS as u64, 0, 0));
         assert_eq!(account.writers, 3 * MOST_RUNS as u64 + 1);
+    }
+
+    #[test]
+    fn what_stands_with_messages_takes_of_the_memory() {
+        let (mut reader, tag, mut messages) = (reader(), "x".repeat(60_000), 0);
+        while reader.has_room(true) {
+            let message = Message::new("t".to_owned(), Vec::new());
+            reader.push(message.with(Some((1, false)), Some(tag.clone())));
+            messages += 1;
+        }
+        assert_eq!(messages, MOST_READY_BYTES.div_ceil(tag.len()));
+        while reader.next(None, &mut [0; 8]).is_some() {}
+        assert!(reader.has_room(true) && reader.ready_bytes == 0);
     }
 
     #[test]

@@ -1,15 +1,22 @@
 //! A writer and a reader with a broker between them that loses, repeats and forgets.
 
 use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use proptest::prelude::*;
 use taut_time::{Duration, Instant};
 
+use super::carrier::Directions;
 use super::envelope::Run;
-use super::line::Leave;
+use super::line::{Carrier, Leave};
 use super::reader::Reader;
 use super::writer::{Answer, Writer};
 use crate::broker::client::{Client, Letter, Message, Posted};
+use crate::{Endpoint, clock};
 
 /// Takes whatever is published, as one of MQTT 5 with QoS 1 does.
 #[derive(Debug, Default)]
@@ -211,4 +218,51 @@ fn an_end_waits_as_long_as_something_is_taken() {
     // For ever.
     let mut endless = leave();
     assert!((1..=119).all(|number| !endless.is_over(5 + number, at(100 + number))) && endless.is_over(1000, at(220)));
+}
+
+/// A broker of MQTT 5 that lets a client in, takes its subscriptions, and ends the connection with a reason.
+fn end_with_a_reason(mut stream: TcpStream) -> std::io::Result<()> {
+    let mut packet = [0; 1024];
+    // Its CONNECT, and a SUBSCRIBE of less than 128 bytes, with its number behind the length.
+    if stream.read(&mut packet)? == 0 {
+        return Ok(());
+    }
+    stream.write_all(&[0x20, 3, 0, 0, 0])?;
+    if stream.read(&mut packet)? < 4 {
+        return Ok(());
+    }
+    stream.write_all(&[0x90, 5, packet[2], packet[3], 0, 1, 1])?;
+    // Long enough for the client to be in; then: quota exceeded.
+    thread::sleep(Duration::from_millis(20));
+    stream.write_all(&[0xE0, 2, 0x97, 0])?;
+    // What is unread would take the reason away.
+    stream.read(&mut packet).map(drop)
+}
+
+/// Who ends a session and says why has it still: to come again at once, each time, would be a busy loop.
+#[test]
+fn a_lasting_session_that_is_ended_for_a_reason_is_not_asked_for_again_and_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("mqtt://{}/t?v=5&qos=1&session=s", listener.local_addr().unwrap());
+    let endpoint: Endpoint = address.parse().unwrap();
+    let connections = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&connections);
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            count.fetch_add(1, Ordering::Relaxed);
+            // A client that has gone needs no answer.
+            let _ = end_with_a_reason(stream);
+        }
+    });
+    let directions = Directions { writes: false, reads: true, topic_is_heard: true };
+    let mut carrier = Carrier::open(&endpoint, directions, Duration::from_secs(10)).unwrap();
+    let until = clock::now() + Duration::from_millis(700);
+    while clock::now() < until {
+        carrier.drive(clock::now());
+        thread::sleep(Duration::from_millis(1));
+    }
+    // At once, and then after 0.1, 0.2 and 0.4 s.
+    let connections = connections.load(Ordering::Relaxed);
+    assert!((2..=6).contains(&connections), "{connections}");
+    assert!(carrier.take_error().is_none());
 }

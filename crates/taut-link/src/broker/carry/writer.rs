@@ -337,8 +337,13 @@ impl Writer {
     pub(super) fn account(&self, over: bool) -> WrittenAccount {
         // Of those that go again a broker that acknowledges messages may have some.
         let again = if self.is_confirmed { 0 } else { self.again.len() };
-        let left = (self.waiting.len() + self.unwritten.len() + again) as u64;
-        let dropped_here = self.dropped + if over { left } else { 0 };
+        let [waiting, given] = [self.waiting.len(), self.unwritten.len() + again].map(|left| left as u64);
+        let dropped = self.dropped + if over { waiting } else { 0 };
+        // What the socket had not taken whole: the records of TLS that it had taken may have brought some of it all the
+        // same, and what was read was not dropped.
+        let read = self.readers.values().map(|starts| sum_of(starts, |told| told.read)).max().unwrap_or(0);
+        let unread = self.sent.saturating_sub(dropped.saturating_add(read));
+        let dropped_here = dropped + if over { given.min(unread) } else { 0 };
         let reader = |(name, starts): (&String, &BTreeMap<u64, Start>)| {
             let sum = |of: fn(&ReceiptOf) -> u64| sum_of(starts, of);
             let read = sum(|told| told.read);
@@ -413,6 +418,21 @@ mod tests {
         }
         writer.take_receipt(&receipt("r", 8, 100, 59), now);
         assert_eq!((writer.answer(), writer.account(true).readers[0].missing), (Answer::Whole, 0));
+    }
+
+    /// Of records of TLS that were cut the broker may have had the first ones.
+    #[test]
+    fn what_was_read_was_not_dropped() {
+        let (mut writer, now) = (writer(), Instant::from_nanos(1));
+        writer.unwritten.extend((98..=100).map(|number| (number, Numbered { number, payload: Vec::new() })));
+        writer.lose_connection();
+        assert_eq!(writer.account(true).dropped_here, 3);
+        for (read, dropped, missing) in [(50, 3, 47), (97, 3, 0), (99, 1, 0), (100, 0, 0)] {
+            writer.take_receipt(&receipt("r", 7, 100, read), now);
+            let account = writer.account(true);
+            assert_eq!((account.dropped_here, account.readers[0].missing), (dropped, missing), "{read}");
+        }
+        assert_eq!(writer.account(false).dropped_here, 0);
     }
 
     #[test]
