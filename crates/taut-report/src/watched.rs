@@ -239,9 +239,25 @@ pub(crate) fn sentence(row: &WatchRow) -> String {
     }
 }
 
-/// What a whole watch came to, the longest time lost first, in at most 25 lines; and then what the kernel counted, in
-/// at most 23.
-pub fn summary(ended: Ended, watched_ns: u64, totals: &[EndedLoss], counted: &[WatchedCount]) -> String {
+/// What a whole watch came to, the longest time lost first, in at most 25 lines; then what the kernel counted, in at
+/// most 23; and what could not be seen, as the last interval had it: a log has said nothing of that.
+pub fn summary(
+    ended: Ended,
+    watched_ns: u64,
+    totals: &[EndedLoss],
+    counted: &[WatchedCount],
+    remarks: &[String],
+) -> String {
+    let mut text = losses_in_all(ended, watched_ns, totals);
+    counted_to(&mut text, counted, SHOWN);
+    if !remarks.is_empty() {
+        text.push('\n');
+        remarks.iter().flat_map(|remark| wrap("", remark)).for_each(|line| line_to(&mut text, &line));
+    }
+    text
+}
+
+fn losses_in_all(ended: Ended, watched_ns: u64, totals: &[EndedLoss]) -> String {
     let mut text = String::new();
     if ended == Ended::Interrupted {
         text.push_str("PARTIAL: interrupted\n");
@@ -249,7 +265,6 @@ pub fn summary(ended: Ended, watched_ns: u64, totals: &[EndedLoss], counted: &[W
     let watched = units::time(watched_ns);
     if totals.is_empty() {
         line_to(&mut text, &format!("Watched for {watched}: nothing lost time that a look can see."));
-        counted_to(&mut text, counted, SHOWN);
         return text;
     }
     line_to(&mut text, &format!("Watched for {watched}. The longest time lost comes first:"));
@@ -262,7 +277,6 @@ pub fn summary(ended: Ended, watched_ns: u64, totals: &[EndedLoss], counted: &[W
     if totals.len() > SHOWN {
         line_to(&mut text, &format!("{} more", units::count((totals.len() - SHOWN) as u64)));
     }
-    counted_to(&mut text, counted, SHOWN);
     text
 }
 
@@ -338,7 +352,10 @@ mod tests {
         let none =
             WatchedCount { place: refused, total_lost_ns: 0, longest_ns: 0, lost_ns: 0, events: 1, ..count.clone() };
         let counted = vec![count, none];
-        let text = summary(Ended::Complete, 1_000_000_000, &[], &counted);
+        let unseen = ["3 counted events or places are left out: more than are kept.".to_owned()];
+        let said = summary(Ended::Complete, 1_000_000_000, &[], &counted, &unseen);
+        assert!(said.ends_with(&format!("\n\n{}\n", unseen[0])), "{said}");
+        let text = summary(Ended::Complete, 1_000_000_000, &[], &counted, &[]);
         let lines: Vec<&str> = text.lines().skip(2).collect();
         let expected = [
             " FIRST   LAST   EVENTS      LOST  LONGEST  COUNTED             PROGRAM",

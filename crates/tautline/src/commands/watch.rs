@@ -109,6 +109,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let mut screen = Screen::open(&args, &grade)?;
     let begin = watch.from();
     let end = args.time.map(|time| begin + time);
+    let mut remarks = Vec::new();
     loop {
         let now = clock::now();
         watch.look(now)?;
@@ -120,6 +121,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
             let document = document(watch.interval(now)?, &grade);
             metrics.add(&document);
             screen.show(&document)?;
+            remarks = document.remarks;
         }
         if is_over || args.once && watch.from() > begin || !metrics.exports.are_wanted() {
             break;
@@ -136,7 +138,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         let ended = if is_partial { Ended::Interrupted } else { Ended::Complete };
         let (totals, counted) = watch.finish();
         let totals: Vec<EndedLoss> = totals.into_iter().map(total).collect();
-        output::print(&output::fitted(|| watch_summary(ended, nanos(watched), &totals, &counted)))?;
+        output::print(&output::fitted(|| watch_summary(ended, nanos(watched), &totals, &counted, &remarks)))?;
     }
     Ok(match (is_whole, is_partial) {
         (false, _) => Code::Failed,
