@@ -192,26 +192,30 @@ impl Tls {
         self.connection.send_close_notify();
     }
 
-    /// Takes in what the caller has read from the socket; the plain bytes of it are added to `plain`. Whether the other
-    /// side has said that no more comes.
+    /// Takes in what the caller has read from the socket; the plain bytes of it are added to `plain`, behind those that
+    /// came with the end of the [greeting](Self::greet). Whether the other side has said that no more comes.
     ///
     /// # Errors
     /// Which side refused and why, or what is wrong with the bytes. What has to be said about that waits
     /// ([`seal`](Self::seal)).
     pub fn take(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> io::Result<bool> {
-        let mut has_ended = false;
-        while !bytes.is_empty() && !has_ended {
-            self.connection.read_tls(&mut bytes)?;
+        loop {
+            // To read nothing would be the end of the connection.
+            if !bytes.is_empty() {
+                self.connection.read_tls(&mut bytes)?;
+            }
             let state = self.connection.process_new_packets().map_err(|error| {
                 io::Error::new(io::ErrorKind::InvalidData, refusal::explain(&error, self.peer(), self.wording))
             })?;
-            has_ended = state.peer_has_closed();
+            let has_ended = state.peer_has_closed();
             match self.connection.reader().read_to_end(plain) {
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
                 _ => {}
             }
+            if bytes.is_empty() || has_ended {
+                return Ok(has_ended);
+            }
         }
-        Ok(has_ended)
     }
 
     /// Makes records of plain bytes, as many as it takes at once, and adds them to `records`, behind what TLS itself

@@ -58,7 +58,8 @@ impl Wire {
                         self.guard = Guard::Tls(Box::new(Secured::new(tls)));
                     }
                     self.client.secured();
-                    Came::Some
+                    // What may have come with the last of it.
+                    self.take(&[])
                 }
                 Ok(false) => Came::Nothing,
                 Err(error) => {
