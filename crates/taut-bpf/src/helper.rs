@@ -21,6 +21,7 @@ pub const XDP_ADJUST_TAIL: i32 = 65;
 pub const SPIN_LOCK: i32 = 93;
 pub const SPIN_UNLOCK: i32 = 94;
 pub const PROBE_READ_KERNEL: i32 = 113;
+pub const GET_NS_CURRENT_PID_TGID: i32 = 120;
 pub const RINGBUF_OUTPUT: i32 = 130;
 pub const RINGBUF_RESERVE: i32 = 131;
 pub const RINGBUF_SUBMIT: i32 = 132;

@@ -16,6 +16,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::{fs, io};
 
+use rustix::fs::{major, minor};
 use taut_bpf::sys::{self, Map, MapKind, MapShape, ProgramKind, Purpose};
 use taut_bpf::{BpfError, Btf};
 use taut_link::clock;
@@ -43,8 +44,8 @@ pub struct Befallen {
     pub local: SocketAddr,
     /// The other end.
     pub peer: SocketAddr,
-    /// The program that opened it, its process and its name, where that was seen. In a PID namespace the number is
-    /// the kernel's and the name that of the thread, as are those of a process that is gone.
+    /// The program that opened it, its process and its name, where that was seen. The name of a process that is gone is
+    /// that of its thread. In a PID namespace other namespaces' programs are not told.
     pub opener: Option<(i32, String)>,
     /// How often, at least once.
     pub events: u64,
@@ -99,7 +100,7 @@ pub struct Counter {
     /// Of the totals, what was found in entries.
     placed: [u64; What::ALL.len()],
     unplaced: u64,
-    /// Whether processes have the same numbers here and in the kernel.
+    /// Whether the numbers of processes are those that they have here.
     has_numbers: bool,
 }
 
@@ -109,6 +110,11 @@ impl Counter {
     /// # Errors
     /// A right is missing (`CAP_BPF` and `CAP_PERFMON`), or the kernel has none of what is needed.
     pub fn start() -> Result<Self, Error> {
+        Self::begin(if has_kernels_numbers() { None } else { pid_namespace() })
+    }
+
+    /// Tells the numbers that processes have in that PID namespace, or the kernel's.
+    fn begin(pids: Option<[i64; 2]>) -> Result<Self, Error> {
         may_read_memory()?;
         raise_locked_memory();
         let btf = Btf::of_kernel()?;
@@ -120,7 +126,7 @@ impl Counter {
             Err(error) if places.has_networks() => return Err(Error::Network(error)),
             Err(_) => None,
         };
-        let plan = Plan { places, maps: maps.numbers(), network };
+        let plan = Plan { places, maps: maps.numbers(), network, pids };
         let (mut programs, mut links, mut missing, mut refused) = (Vec::new(), Vec::new(), Vec::new(), None);
         for hook in &HOOKS {
             let kind = (ProgramKind::RawTracepoint, Purpose::default());
@@ -148,7 +154,7 @@ impl Counter {
             totals: [0; What::ALL.len()],
             placed: [0; What::ALL.len()],
             unplaced: 0,
-            has_numbers: has_kernels_numbers(),
+            has_numbers: pids.is_some() || has_kernels_numbers(),
         })
     }
 
@@ -213,10 +219,23 @@ impl Counter {
         self.unplaced + self.programs.iter().map(missed).sum::<u64>()
     }
 
+    /// Whether the numbers of processes are those that they have here.
+    pub const fn has_numbers(&self) -> bool {
+        self.has_numbers
+    }
+
     /// Tracepoints that this kernel has not, or not as known; less is counted without them.
     pub fn missing(&self) -> &[&'static str] {
         &self.missing
     }
+}
+
+/// The file of this PID namespace: its device, as the kernel numbers it (`MKDEV` of include/linux/kdev_t.h), and the
+/// file's own number.
+fn pid_namespace() -> Option<[i64; 2]> {
+    let file = fs::metadata("/proc/self/ns/pid").ok()?;
+    let device = (i64::from(major(file.dev())) << 20) | i64::from(minor(file.dev()));
+    Some([device, file.ino().cast_signed()])
 }
 
 /// What an entry has more than it had.

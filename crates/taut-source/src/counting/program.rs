@@ -122,6 +122,8 @@ pub(super) struct Plan {
     pub(super) maps: MapNumbers,
     /// The number of the network namespace that is looked at, where it is known.
     pub(super) network: Option<i64>,
+    /// The PID namespace whose numbers are told, by the device and the number of its file; else they are the kernel's.
+    pub(super) pids: Option<[i64; 2]>,
 }
 
 /// A tracepoint, the structures that its first arguments point to, and the program there.
@@ -180,9 +182,7 @@ impl Plan {
             w.only_own_network();
             w.a.call(helper::KTIME_GET_NS);
             w.a.store(Width::B8, R10, OPENER + opener::SINCE, R0);
-            w.a.call(helper::GET_CURRENT_PID_TGID);
-            w.a.alu_imm(Alu::ShiftRight, R0, 32);
-            w.a.store(Width::B8, R10, OPENER + opener::PID, R0);
+            w.process();
             w.a.mov(R1, R10);
             w.a.alu_imm(Alu::Add, R1, (OPENER + opener::NAME).into());
             w.a.constant(R2, NAME_BYTES);
@@ -274,6 +274,26 @@ impl Writer<'_> {
         self.a.alu_imm(Alu::Add, R3, value.into());
         self.a.constant(R4, flags);
         self.a.call(helper::MAP_UPDATE_ELEM);
+    }
+
+    /// Puts the number of the process that is at work with who opens a connection: 0 for one of another PID namespace
+    /// than the one whose numbers are told.
+    fn process(&mut self) {
+        let number = OPENER + opener::PID;
+        if let Some([device, file]) = self.plan.pids {
+            self.a.constant(R1, device);
+            self.a.constant(R2, file);
+            self.a.mov(R3, R10);
+            self.a.alu_imm(Alu::Add, R3, number.into());
+            // `struct bpf_pidns_info`: the thread, then the process; both are zero where it has none there.
+            self.a.constant(R4, 8);
+            self.a.call(helper::GET_NS_CURRENT_PID_TGID);
+            self.a.load(Width::B4, R0, R10, number + 4);
+        } else {
+            self.a.call(helper::GET_CURRENT_PID_TGID);
+            self.a.alu_imm(Alu::ShiftRight, R0, 32);
+        }
+        self.a.store(Width::B8, R10, number, R0);
     }
 
     /// Ends unless the socket is in the network namespace that is looked at. R7 is lost.

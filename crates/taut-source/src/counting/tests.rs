@@ -24,8 +24,8 @@ fn the_verifier_takes_each_program_and_looks_at_each_instruction_about_once() {
         (Err(error), _) => return skip(NAME, &error.to_string()),
         (_, Err(error)) => return skip(NAME, &error.to_string()),
     };
-    for network in [None, Some(4_026_531_840)] {
-        let plan = Plan { places: Places::of(&btf).unwrap(), maps: maps.numbers(), network };
+    for (network, pids) in [(None, None), (Some(4_026_531_840), Some([4, 4_026_531_836]))] {
+        let plan = Plan { places: Places::of(&btf).unwrap(), maps: maps.numbers(), network, pids };
         for hook in &HOOKS {
             let (kind, code) = (ProgramKind::RawTracepoint, (hook.code)(&plan, &btf));
             if let Err(error) = taut_bpf::load(kind, &code, Purpose::default(), hook.name) {
@@ -90,6 +90,25 @@ fn each_refused_connection_is_counted_once_with_who_asked_for_it() {
     let is_one = |value: &[u8]| Entry::parse(value).is_some_and(|entry| entry.peer == closed);
     counter.maps.entries.each(|_, value| kept += usize::from(is_one(value))).unwrap();
     assert_eq!(kept, 0);
+}
+
+/// As within a container that shares the network: else its own connections would seem to be of somebody else.
+#[test]
+fn in_a_pid_namespace_a_process_has_the_number_that_it_has_there() {
+    const NAME: &str = "counting::in_a_pid_namespace_a_process_has_the_number_that_it_has_there";
+    // This one, and one that is none.
+    for (pids, own) in [(pid_namespace(), Some(std::process::id().cast_signed())), (Some([4, 1]), None)] {
+        let mut counter = match Counter::begin(pids) {
+            Ok(counter) => counter,
+            Err(error) => return skip(NAME, &error.to_string()),
+        };
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        assert!(TcpStream::connect(closed).is_err());
+        let befallen = counter.read().unwrap();
+        let of_port: Vec<&Befallen> = befallen.iter().filter(|one| one.peer == closed).collect();
+        let [one] = of_port[..] else { panic!("{befallen:?}") };
+        assert_eq!(one.opener.as_ref().map(|(pid, _)| *pid), own, "{one:?}");
+    }
 }
 
 /// The next connection has the memory of the one before, which the kernel gives out again at once, and here its ports.

@@ -6,7 +6,6 @@ use taut_explain::watch::{Count, Events, Tally};
 use taut_record::{WatchedCount, WatchedPlace};
 use taut_source::Sampler;
 use taut_source::counting::{Befallen, Counter, What};
-use taut_source::trace::has_kernels_numbers;
 use taut_time::Instant;
 
 /// Between two readings.
@@ -18,13 +17,11 @@ pub(crate) struct Counted {
     tally: Tally<WatchedPlace>,
     port: Option<u16>,
     due: Instant,
-    /// Whether a process has the same number here and in the kernel.
-    has_numbers: bool,
 }
 
 impl Counted {
     pub(crate) fn new(counter: Counter, port: Option<u16>, now: Instant) -> Self {
-        Self { counter, tally: Tally::default(), port, due: now + PERIOD, has_numbers: has_kernels_numbers() }
+        Self { counter, tally: Tally::default(), port, due: now + PERIOD }
     }
 
     /// When the next reading is due.
@@ -59,7 +56,7 @@ impl Counted {
         let &Befallen { local, peer, .. } = befallen;
         let is_server = befallen.opener.is_none() && sampler.listens_at(local);
         let owner = sampler.program_of(local, peer).or_else(|| is_server.then(|| sampler.program_at(local)).flatten());
-        let opener = befallen.opener.clone().filter(|_| self.has_numbers);
+        let opener = befallen.opener.clone().filter(|_| self.counter.has_numbers());
         let (pid, program) = owner.map(|owner| (owner.pid, owner.name.clone())).or(opener).unzip();
         WatchedPlace {
             cause: words(befallen.what)[0].to_owned(),
