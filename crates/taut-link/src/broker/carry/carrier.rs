@@ -48,6 +48,8 @@ const LEAVING: Duration = Duration::from_secs(1);
 /// Room for one read, and reads of one turn.
 const INPUT_BYTES: usize = 64 << 10;
 const READS: usize = 16;
+/// Reads once nothing can be written any more: more than a socket keeps, as a broker may send on.
+const LAST_READS: usize = 128;
 /// Bytes that may wait for a broker which sends and does not read.
 const MOST_WAITING: usize = 1 << 20;
 
@@ -319,13 +321,17 @@ impl Carrier {
                 Err(Errno::INTR) => {}
                 Err(_) => {
                     // Why, the broker may have said in what is still to be read.
-                    let how = loop {
+                    let mut how = CLOSED;
+                    for _ in 0..LAST_READS {
                         match wire.receive(&mut self.input) {
                             Came::Some => {}
-                            Came::Nothing => break CLOSED,
-                            Came::Over(how) => break how,
+                            Came::Nothing => break,
+                            Came::Over(said) => {
+                                how = said;
+                                break;
+                            }
                         }
-                    };
+                    }
                     self.sort(now);
                     self.be_gone();
                     return self.lose(how, now);
