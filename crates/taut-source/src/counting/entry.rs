@@ -46,7 +46,7 @@ pub enum What {
     Handshake,
     /// The peer answered the first segment with a reset: nobody listens there.
     Refused,
-    /// The peer ended the connection by a reset, before this end had closed it.
+    /// The peer ended the connection by a reset, where this end had not closed it first.
     Reset,
 }
 
