@@ -166,6 +166,8 @@ pub struct Count {
 /// A key whose last event was longer ago is not shown any more. These events are rare where little is wrong: of a path
 /// that loses one segment in a thousand, a quiet connection tells a few times a minute.
 const RECENT: Duration = Duration::from_secs(60);
+/// Between two searches for keys that make room.
+const SEARCH_PERIOD: Duration = Duration::from_secs(1);
 
 /// Adds events up, each of which counts: what is told of a key grows until the end.
 #[derive(Clone, Debug)]
@@ -220,7 +222,8 @@ impl<K: Clone + Ord> Tally<K> {
         // A scan of ports has a key for each port, and to go through all keys for each of them would take seconds.
         let told = self.counts.values().filter(|known| known.new == 0);
         let oldest = told.map(|known| known.all.last).min();
-        self.room_from = oldest.map_or(Instant::from_nanos(u64::MAX), |oldest| oldest + RECENT);
+        let room_from = oldest.map_or(Instant::from_nanos(u64::MAX), |oldest| oldest + RECENT);
+        self.room_from = room_from.max(now + SEARCH_PERIOD);
     }
 
     /// What the interval came to that ends now, and the next one begins: all keys with an event in it or of late, the
