@@ -1,6 +1,6 @@
 //! The reader's side: what came and was not given on yet, and the ledgers of those who wrote it. No I/O.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use taut_time::{Duration, Instant};
 
@@ -158,15 +158,19 @@ impl Reader {
         None
     }
 
-    /// Enters a message in its writer's ledger; its payload, where it comes for the first time.
-    fn take<'a>(&mut self, message: &'a Message) -> Option<&'a [u8]> {
+    /// A message's place in what its writer has sent, where it says so, and what its writer was given.
+    fn stamp_of<'a>(&self, message: &'a Message) -> Option<(Stamp, &'a [u8])> {
         let payload = message.payload();
         let of_tag = || message.tag.as_deref().and_then(Stamp::of_tag).map(|stamp| (stamp, payload));
         let of_prefix = || Stamp::of_prefix(payload).map(|stamp| (stamp, &payload[PREFIX..]));
-        let Some((stamp, payload)) = Some(()).filter(|()| self.has_envelope).and_then(|()| of_tag().or_else(of_prefix))
-        else {
+        if self.has_envelope { of_tag().or_else(of_prefix) } else { None }
+    }
+
+    /// Enters a message in its writer's ledger; its payload, where it comes for the first time.
+    fn take<'a>(&mut self, message: &'a Message) -> Option<&'a [u8]> {
+        let Some((stamp, payload)) = self.stamp_of(message) else {
             self.without_number += 1;
-            return Some(payload);
+            return Some(message.payload());
         };
         let kept = self.kept(stamp.run);
         if let Some(cut_at) = kept.cut_at.take_if(|at| stamp.number > *at) {
@@ -260,11 +264,20 @@ impl Reader {
 
     /// Bytes and number of the messages that came, were not given on, and that the broker does not keep.
     pub(super) fn unread(&self) -> (u64, u64) {
-        let lost = self.ready.iter().filter_map(|came| match came {
-            Came::Message(message) if !self.is_lasting || message.number.is_none() => Some(message.payload().len()),
-            _ => None,
-        });
-        lost.fold((0, 0), |(bytes, messages), length| (bytes + length as u64, messages + 1))
+        let messages = || {
+            self.ready.iter().filter_map(|came| match came {
+                Came::Message(message) => Some(message),
+                Came::Tally(_) | Came::CutOff => None,
+            })
+        };
+        let is_kept = |message: &Message| self.is_lasting && message.number.is_some();
+        let place = |message: &Message| self.stamp_of(message).map(|(stamp, _)| (stamp.run, stamp.number));
+        // What came by a connection that broke a lasting session brings again by the next one.
+        let again: BTreeSet<_> = messages().filter(|&message| is_kept(message)).filter_map(place).collect();
+        let is_lost =
+            |message: &Message| !is_kept(message) && place(message).is_none_or(|place| !again.contains(&place));
+        let lost = messages().filter(|&message| is_lost(message)).map(|message| message.payload().len() as u64);
+        lost.fold((0, 0), |(bytes, messages), length| (bytes + length, messages + 1))
     }
 
     pub(super) fn account(&self) -> HeardAccount {
@@ -323,6 +336,22 @@ mod tests {
         let account = reader.account();
         assert_eq!((account.read, account.missing, account.before), (6 * MOST_RUNS as u64, 0, 0));
         assert_eq!(account.writers, 3 * MOST_RUNS as u64 + 1);
+    }
+
+    #[test]
+    fn what_a_lasting_session_has_brought_again_is_not_lost() {
+        let (mut reader, run) = (reader().with(true, true), Run { writer: 1, epoch: 1 });
+        let kept = |number: u16| message(run, number.into()).with(Some((number, false)), None);
+        reader.push(kept(1));
+        reader.push(kept(2));
+        assert_eq!(reader.unread(), (0, 0));
+        reader.lose_connection();
+        assert_eq!(reader.unread(), (2 * PREFIX as u64, 2));
+        reader.push(kept(2));
+        assert_eq!(reader.unread(), (PREFIX as u64, 1));
+        // Without one nothing is kept, whatever has come again.
+        let reader = reader.with(true, false);
+        assert_eq!(reader.unread().1, 3);
     }
 
     #[test]
