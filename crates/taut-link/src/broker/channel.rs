@@ -546,9 +546,7 @@ mod tests {
     #[test]
     fn who_hears_is_asked_whether_to_go_on_while_a_broker_sends_what_is_no_message() {
         let (channel, socket, mut broker) = channel();
-        let sending = thread::spawn(move || {
-            while broker.write_all(b"+OK\r\n").is_ok() {}
-        });
+        let sending = thread::spawn(move || while broker.write_all(b"+OK\r\n").is_ok() {});
         assert_eq!(channel.receive(&socket, &mut [0; 8], RecvFlags::empty()), Err(Errno::INTR));
         drop(socket);
         sending.join().unwrap();
