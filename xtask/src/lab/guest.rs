@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use super::kernel::{Kernel, Series};
 use super::machine::{self, Boot, Ending, Plan};
 use super::resume::Start;
 use super::workshop::Workshop;
-use super::{booted, l2cat};
+use super::{booted, l2cat, once};
 use crate::architecture::Architecture;
 use crate::packages::{self, BUSYBOX, KMOD, Package, QEMU, UTIL_LINUX, XZ, ZSTD};
 use crate::shell;
@@ -70,11 +71,13 @@ pub(super) struct GuestArgs {
 }
 
 pub(super) fn ensure_packages(architecture: Architecture) -> Result<()> {
-    let missing = packages::ensure(&[&PACKAGES, architecture.packages()].concat());
-    if !missing.is_empty() {
-        bail!("the lab needs these packages: {}", missing.join(", "));
-    }
-    Ok(())
+    once::done(&format!("packages-{}", architecture.debian()), || {
+        let missing = packages::ensure(&[&PACKAGES, architecture.packages()].concat());
+        if !missing.is_empty() {
+            bail!("the lab needs these packages: {}", missing.join(", "));
+        }
+        Ok(())
+    })
 }
 
 pub(super) fn run_command(args: &GuestArgs, command: &[String]) -> Result<u8> {
@@ -174,7 +177,11 @@ pub(super) fn built_modules(
     if !sources.is_empty() {
         let workshop = Workshop::ensure(series, kernel)?;
         for source in sources {
-            built.extend(workshop.build(&absolute(source)?)?);
+            let source = absolute(source)?;
+            let mut hasher = DefaultHasher::new();
+            source.hash(&mut hasher);
+            let name = format!("modules-{}-{:016x}", kernel.release, hasher.finish());
+            built.extend(once::made(&name, || workshop.build(&source))?);
         }
     }
     Ok(built)

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 
 use super::cpio::Archive;
 use super::kernel::Kernel;
-use super::modules;
+use super::{modules, once};
 use crate::architecture::Architecture;
 use crate::shell;
 
@@ -61,11 +61,13 @@ impl FromStr for Passed {
 /// Builds `taut` for guests: it runs on any kernel, without a library beside it.
 pub(super) fn taut(architecture: Architecture) -> Result<PathBuf> {
     let directory = shell::target_dir()?.join("lab");
-    let mut build = shell::cargo();
-    // No guest is an agent of a mesh.
-    build.args(["build", "--quiet", "--locked", "--package", "tautline", "--no-default-features"]);
-    let mut build = for_guests(build, architecture, &directory)?;
-    shell::run(&mut build).context("taut can't be built for the guest")?;
+    once::done(&format!("taut-{}", architecture.debian()), || {
+        let mut build = shell::cargo();
+        // No guest is an agent of a mesh.
+        build.args(["build", "--quiet", "--locked", "--package", "tautline", "--no-default-features"]);
+        let mut build = for_guests(build, architecture, &directory)?;
+        shell::run(&mut build).context("taut can't be built for the guest")
+    })?;
     Ok(directory.join(architecture.target()).join("release/taut"))
 }
 

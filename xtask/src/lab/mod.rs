@@ -4,7 +4,7 @@
 //! - [`image`]: the guest's first and only file system, packed by [`cpio`]; `init.sh` is its first process.
 //! - [`machine`]: QEMU, from its start to its end. [`booted`] and [`resume`]: machines that start where others
 //!   have booted, over [`qmp`].
-//! - [`guest`]: a guest as the command line asks for it.
+//! - [`guest`]: a guest as the command line asks for it. [`once`]: what a run of tests does once for all of them.
 //! - [`workshop`]: modules of ours, built for a kernel; [`dkms`]: the same as its users have it done.
 //! - [`debug`]: a kernel that finds faults, built of Debian's source.
 //! - [`l2cat`]: a program of others, built for guests.
@@ -22,6 +22,7 @@ mod kernel;
 mod l2cat;
 mod machine;
 mod modules;
+mod once;
 mod pair;
 mod qmp;
 mod resume;
@@ -39,6 +40,7 @@ pub(crate) use booted::DIRECTORY as BOOTED;
 pub(crate) use guest::PACKAGES;
 use guest::{GuestArgs, LAB_FAILED, built_modules, ensure_packages, own_modules, place_for_files, run_command};
 use kernel::Series;
+pub(crate) use once::DIRECTORY as ONCE;
 use two::PairCommand;
 
 use crate::architecture::Architecture;

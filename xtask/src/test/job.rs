@@ -69,10 +69,10 @@ impl Job {
     }
 
     /// Has a test of guests start them from machines that have booted already, which are made once
-    /// for all of this run and kept in a directory.
+    /// for all of this run and kept in a directory, as is what else the lab does once for a run.
     pub(super) fn share(&mut self, directory: &Path) {
         if let Work::Test(command) = &mut self.work {
-            command.env(lab::BOOTED, directory);
+            command.env(lab::BOOTED, directory).env(lab::ONCE, directory);
         }
     }
 
