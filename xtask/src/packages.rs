@@ -111,10 +111,7 @@ pub(crate) fn ensure(packages: &[&Package]) -> Vec<&'static str> {
     if shell::find("dpkg-query").is_none() || shell::find("apt-get").is_none() {
         return without_debian(packages);
     }
-    let missing = || -> Vec<&'static str> {
-        packages.iter().map(|package| package.name).filter(|name| !is_installed(name)).collect()
-    };
-    let wanted = missing();
+    let wanted = missing(packages);
     if wanted.is_empty() {
         return wanted;
     }
@@ -127,7 +124,7 @@ pub(crate) fn ensure(packages: &[&Package]) -> Vec<&'static str> {
     if let Err(error) = install(&wanted) {
         eprintln!("{error:#}\ntry it by hand:\n  {by_hand}");
     }
-    missing()
+    missing(packages)
 }
 
 fn without_debian(packages: &[&Package]) -> Vec<&'static str> {
@@ -139,9 +136,20 @@ fn without_debian(packages: &[&Package]) -> Vec<&'static str> {
     missing.into_iter().map(|package| package.name).collect()
 }
 
-fn is_installed(name: &str) -> bool {
-    shell::output(Command::new("dpkg-query").args(["-W", "-f", "${Status}", name]))
-        .is_ok_and(|status| status.ends_with("ok installed"))
+/// Names of those that are not installed.
+fn missing(packages: &[&Package]) -> Vec<&'static str> {
+    let mut query = Command::new("dpkg-query");
+    query.args(["-W", "-f", r"${Package} ${Status}\n"]).args(packages.iter().map(|package| package.name));
+    // It fails when it knows one of them not, and tells of the others all the same.
+    let output = query.stdin(Stdio::null()).stderr(Stdio::null()).output();
+    let told = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    packages.iter().map(|package| package.name).filter(|name| !is_installed(name, &told)).collect()
+}
+
+/// Whether `dpkg-query` has told so.
+fn is_installed(name: &str, told: &str) -> bool {
+    let is_it = |line: &str| line.strip_prefix(name).is_some_and(|status| status.starts_with(' '));
+    told.lines().any(|line| is_it(line) && line.ends_with("ok installed"))
 }
 
 fn install(names: &[&str]) -> Result<()> {
@@ -196,4 +204,19 @@ impl Drop for NoDaemons {
 fn has_package_lists() -> bool {
     let Ok(lists) = fs::read_dir("/var/lib/apt/lists") else { return false };
     lists.flatten().any(|entry| entry.file_name().to_string_lossy().contains("_Packages"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_installed_is_told_by_its_whole_name() {
+        let told = "socat install ok installed\nnginx-light deinstall ok config-files\n\
+                    mosquitto-clients install ok installed\n";
+        assert!(is_installed("socat", told) && is_installed("mosquitto-clients", told));
+        for name in ["nginx-light", "mosquitto", "fio"] {
+            assert!(!is_installed(name, told), "{name}");
+        }
+    }
 }
