@@ -36,7 +36,7 @@ pub(super) fn run(summary: &mut Summary) -> Result<()> {
     let _guard = Guard::start(new.path())?;
     // Each waits for its downloads, and they share nothing.
     let both = Limits { jobs: jobs.len(), guests: 1, load: f64::INFINITY };
-    pool::run(jobs, &Times::of(new.path(), None), both, |finished| summary.add(finished))
+    pool::run(jobs, &Times::of(new.path(), &[]), both, |finished| summary.add(finished))
 }
 
 /// nix's tests, which are built by cargo from what the test itself was built from. Cargo has fetched nothing else:

@@ -194,6 +194,9 @@ const LONG: &[&str] = &[
     "xtask::lab_tune on_linux_6_12",
 ];
 
+/// Pairs of guests in the host's time with a link between them, which ends when neither has its turn.
+const PAIRS: &[&str] = &["xtask::lab_two a_browser_shows_", "xtask::lab_two the_receivers_rule_"];
+
 impl Kind {
     /// Of the test with this name.
     pub(super) fn of(name: &str) -> Self {
@@ -261,6 +264,11 @@ pub(super) fn is_long(name: &str) -> bool {
     LONG.iter().any(|begin| name.starts_with(begin))
 }
 
+/// The cores that a test is to have, even if it needed less before.
+pub(super) fn least_load(name: &str) -> f64 {
+    if PAIRS.iter().any(|begin| name.starts_with(begin)) { 2.0 } else { 0.0 }
+}
+
 /// Why a test needs a quiet machine, where it does.
 pub(super) fn needs_quiet_since(name: &str) -> Option<&'static str> {
     TIMING.iter().find(|(timing, _)| *timing == name).map(|(_, why)| *why)
@@ -275,7 +283,8 @@ pub(super) fn check(names: &[&str]) -> Result<()> {
     let exact = TIMING.iter().map(|(name, _)| *name).chain(COMPUTING.iter().copied());
     let gone: Vec<&str> = exact.filter(|name| !is_there(name)).collect();
     let begins = |begin: &str| names.iter().any(|name| name.starts_with(begin));
-    let others = OTHERS.iter().map(|(begin, _)| *begin).chain(LONG.iter().copied()).filter(|begin| !begins(begin));
+    let others = OTHERS.iter().map(|(begin, _)| *begin).chain(LONG.iter().chain(PAIRS).copied());
+    let others = others.filter(|begin| !begins(begin));
     let gone: Vec<&str> = gone.into_iter().chain(others).collect();
     if !gone.is_empty() {
         bail!("xtask/src/test/kind.rs names what is no test: {}", gone.join(", "));

@@ -5,7 +5,7 @@
 //! - [`binaries`]: builds the tests and asks each binary for theirs. [`kind`]: what a test needs of the machine.
 //! - [`job`]: one test, or one command with tests of its own. [`pool`]: several at once, and by
 //!   themselves those that measure time.
-//! - [`times`]: what each took before, by which they are put in order.
+//! - [`times`]: what each took before, here or on another machine, by which they are put in order.
 //! - [`summary`]: the slowest, what was left out, what was skipped, what failed and how to repeat it, and the counts.
 //! - [`arm`]: the same as built for aarch64, run by an emulator.
 //! - [`as_new`]: what downloads, as on a machine that has nothing yet. [`busy`]: a busy loop on each core.
@@ -28,7 +28,7 @@ use std::fs;
 use std::process::ExitCode;
 use std::thread;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::guard::Guard;
 use crate::packages::{
@@ -65,6 +65,10 @@ pub(crate) struct Args {
     /// What downloads, with empty caches of its own: as on a machine that has nothing yet.
     #[arg(long, conflicts_with_all = ["quick", "busy", "only", "filter"])]
     as_new: bool,
+    /// Runs nothing, and has machines on which nothing ran yet go by what the tests took here: writes the rows of a
+    /// second or more to xtask/test-times.json.
+    #[arg(long, conflicts_with_all = ["quick", "busy", "arm", "as_new", "only", "filter"])]
+    times: bool,
     /// As `--only`.
     #[arg(hide = true)]
     filter: Vec<String>,
@@ -72,6 +76,9 @@ pub(crate) struct Args {
 
 /// Runs the tests; prints `N passed, N failed, N skipped` at the very end, whatever happens.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    if args.times {
+        return tell_times();
+    }
     let mut summary = Summary::new(repetition(args));
     let outcome = if args.as_new { as_new::run(&mut summary) } else { run_all(args, &mut summary) };
     if let Err(error) = outcome {
@@ -79,6 +86,22 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     print!("{summary}");
     Ok(if summary.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What tests took here in their last run, below what is built.
+const TIMES: &str = "test-times.json";
+/// What they took on another machine, for those on which they have not run yet: below the root.
+const TOLD: &str = "xtask/test-times.json";
+
+fn tell_times() -> Result<ExitCode> {
+    let (rows, count) = Times::of(&shell::target_dir()?.join(TIMES), &[]).told();
+    if count == 0 {
+        bail!("no test has run here yet: cargo xtask test");
+    }
+    let place = shell::root().join(TOLD);
+    fs::write(&place, rows).with_context(|| format!("cannot write {}", place.display()))?;
+    println!("{TOLD} has the times of {count} tests");
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What repeats a test, but for its name.
@@ -118,12 +141,12 @@ fn run_all(args: &Args, summary: &mut Summary) -> Result<()> {
         job.share(&scratch);
     }
     // Those that are quick have other forms, of which only some take another time.
-    let [all, quick, arm] =
-        ["test-times.json", "test-times-quick.json", "test-times-arm.json"].map(|name| target.join(name));
+    let [all, quick, arm] = [TIMES, "test-times-quick.json", "test-times-arm.json"].map(|name| target.join(name));
+    let told = shell::root().join(TOLD);
     let mut times = match args {
-        Args { arm: true, .. } => Times::of(&arm, None),
-        Args { quick: true, .. } => Times::of(&quick, Some(&all)),
-        _ => Times::of(&all, None),
+        Args { arm: true, .. } => Times::of(&arm, &[]),
+        Args { quick: true, .. } => Times::of(&quick, &[&all, &told]),
+        _ => Times::of(&all, &[&told]),
     };
     let (quiet, together): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(|job| job.kind.needs_quiet());
     let cores = thread::available_parallelism()?.get();

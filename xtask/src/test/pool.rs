@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     fn no_times() -> Times {
-        Times::of(Path::new("/nonexistent"), None)
+        Times::of(Path::new("/nonexistent"), &[])
     }
 
     fn job(name: &str, kind: Kind, script: &str) -> Job {

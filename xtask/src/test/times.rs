@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,8 +25,8 @@ pub(super) struct Past {
 pub(super) struct Times {
     file: PathBuf,
     past: BTreeMap<String, Past>,
-    /// Of those that have none there: from runs of another form.
-    elsewhere: BTreeMap<String, Past>,
+    /// Of those that have none there, the nearest first: from runs of another form, and on another machine.
+    elsewhere: Vec<BTreeMap<String, Past>>,
 }
 
 /// Cores that a test keeps busy of which nothing is known. Most mostly wait; but the first run on a
@@ -35,12 +36,16 @@ const UNKNOWN_LOAD: f64 = 1.0;
 const TIMING_LOAD: f64 = 0.25;
 /// What is left of the load that a test had once when the next run finds less: it may have waited for others then.
 const FADING: f64 = 0.9;
+/// What takes less is told to no other machine: it comes after all that is known, and its turn is short.
+const TOLD: Duration = Duration::from_secs(1);
+/// Steps of the load that is told, so that another run changes few lines.
+const STEPS: f64 = 20.0;
 
 impl Times {
-    /// Those in the file; none when there was no run, or it can't be read. `other` has those of runs in another form,
-    /// good for what has not run in this one yet.
-    pub(super) fn of(file: &Path, other: Option<&Path>) -> Self {
-        Self { file: file.to_owned(), past: read(file), elsewhere: other.map(read).unwrap_or_default() }
+    /// Those in the file; none when there was no run, or it can't be read. `others` have those of runs in another form
+    /// or on another machine, good for what has not run in this one here yet; the first that knows a test counts.
+    pub(super) fn of(file: &Path, others: &[&Path]) -> Self {
+        Self { file: file.to_owned(), past: read(file), elsewhere: others.iter().map(|other| read(other)).collect() }
     }
 
     /// What a job will need. One that has not run yet is taken for a long one if its kind is.
@@ -54,8 +59,9 @@ impl Times {
             Kind::Timing if kind::COMPUTING.contains(&job.name.as_str()) => (60, UNKNOWN_LOAD),
             Kind::Timing => (0, TIMING_LOAD),
         };
-        let unknown = Past { time: Duration::from_secs(seconds), load };
-        longest(&self.past, job).or_else(|| longest(&self.elsewhere, job)).unwrap_or(unknown)
+        let known = iter::once(&self.past).chain(&self.elsewhere).find_map(|past| longest(past, job));
+        let past = known.unwrap_or(Past { time: Duration::from_secs(seconds), load });
+        Past { load: past.load.max(kind::least_load(&job.name)), ..past }
     }
 
     /// Takes the time of a test that passed.
@@ -79,6 +85,18 @@ impl Times {
             self.past.iter().map(|(name, past)| (name.clone(), row(past))).collect();
         let text = serde_json::to_string_pretty(&Value::Object(rows))?;
         fs::write(&self.file, text).with_context(|| format!("cannot write {}", self.file.display()))
+    }
+
+    /// The rows for machines on which nothing has run yet, and how many there are.
+    pub(super) fn told(&self) -> (String, usize) {
+        let told = self.past.iter().filter(|(_, past)| past.time >= TOLD);
+        let rows: Vec<String> = told
+            .map(|(name, past)| {
+                let (seconds, load) = (past.time.as_secs_f64().round() as u64, (past.load * STEPS).ceil() / STEPS);
+                format!("  {}: {{ \"seconds\": {seconds}, \"load\": {load} }}", json!(name))
+            })
+            .collect();
+        (format!("{{\n{}\n}}\n", rows.join(",\n")), rows.len())
     }
 }
 
@@ -115,14 +133,14 @@ mod tests {
     fn what_passed_is_known_in_the_next_run() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("times");
-        let mut times = Times::of(&file, None);
+        let mut times = Times::of(&file, &[]);
         times.note(&finished("a b", Verdict::Passed, 10, 5));
         times.note(&finished("a bc", Verdict::Passed, 100, 5));
         times.note(&finished("a c", Verdict::Failed, 10, 5));
         times.note(&finished("loom one", Verdict::Passed, 20, 0));
         times.keep().unwrap();
 
-        let times = Times::of(&file, None);
+        let times = Times::of(&file, &[]);
         let test = |name: &str, kind| {
             times.expected(&Job { name: name.to_owned(), kind, work: Work::Test(Command::new("true")) })
         };
@@ -138,14 +156,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let [all, quick] = ["all", "quick"].map(|name| directory.path().join(name));
         let job = |name: &str| Job { name: name.to_owned(), kind: Kind::Host, work: Work::Test(Command::new("true")) };
-        let mut times = Times::of(&all, None);
+        let mut times = Times::of(&all, &[]);
         times.note(&finished("a b", Verdict::Passed, 60, 30));
         times.note(&finished("a c", Verdict::Passed, 20, 10));
         times.keep().unwrap();
-        let mut times = Times::of(&quick, Some(&all));
+        let mut times = Times::of(&quick, &[&all]);
         times.note(&finished("a b", Verdict::Passed, 8, 2));
         times.keep().unwrap();
-        let times = Times::of(&quick, Some(&all));
+        let times = Times::of(&quick, &[&all]);
         assert_eq!(times.expected(&job("a b")), Past { time: Duration::from_secs(8), load: 0.25 });
         assert_eq!(times.expected(&job("a c")), Past { time: Duration::from_secs(20), load: 0.5 });
         // What is of the other form stays there.
@@ -153,9 +171,44 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_on_which_nothing_ran_goes_by_what_another_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let [here, told] = ["here", "told"].map(|name| directory.path().join(name));
+        let job = |name: &str| Job { name: name.to_owned(), kind: Kind::Host, work: Work::Test(Command::new("true")) };
+        let mut others = Times::of(&directory.path().join("others"), &[]);
+        others.note(&finished("a b", Verdict::Passed, 60, 1));
+        others.note(&finished("a c", Verdict::Passed, 20, 10));
+        others.note(&finished("a d", Verdict::Passed, 0, 0));
+        let (text, count) = others.told();
+        assert_eq!(count, 2);
+        let rows = [r#""a b": { "seconds": 60, "load": 0.05 }"#, r#""a c": { "seconds": 20, "load": 0.5 }"#];
+        assert_eq!(text, format!("{{\n  {}\n}}\n", rows.join(",\n  ")));
+        fs::write(&told, text).unwrap();
+        let mut times = Times::of(&here, &[&told]);
+        assert_eq!(times.expected(&job("a b")), Past { time: Duration::from_secs(60), load: 0.05 });
+        assert_eq!(times.expected(&job("a d")), Past { time: Duration::ZERO, load: UNKNOWN_LOAD });
+        // Its own run counts for more.
+        times.note(&finished("a b", Verdict::Passed, 30, 15));
+        times.keep().unwrap();
+        let times = Times::of(&here, &[&told]);
+        assert_eq!(times.expected(&job("a b")), Past { time: Duration::from_secs(30), load: 0.5 });
+        assert_eq!(times.expected(&job("a c")).time, Duration::from_secs(20));
+    }
+
+    #[test]
+    fn a_pair_has_two_processors_whatever_it_took() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut times = Times::of(&directory.path().join("times"), &[]);
+        let pair = "xtask::lab_two the_receivers_rule_of_credits_counts";
+        times.note(&finished(pair, Verdict::Passed, 60, 30));
+        let job = Job { name: pair.to_owned(), kind: Kind::Guest, work: Work::Test(Command::new("true")) };
+        assert_eq!(times.expected(&job), Past { time: Duration::from_secs(60), load: 2.0 });
+    }
+
+    #[test]
     fn a_load_is_forgotten_slowly_and_a_greater_one_taken_at_once() {
         let directory = tempfile::tempdir().unwrap();
-        let mut times = Times::of(&directory.path().join("times"), None);
+        let mut times = Times::of(&directory.path().join("times"), &[]);
         let mut load_after = |cpu| {
             times.note(&finished("a b", Verdict::Passed, 10, cpu));
             times.past["a b"].load
@@ -170,7 +223,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("times");
         fs::write(&file, "[1, {\"a\":").unwrap();
-        assert!(Times::of(&file, None).past.is_empty());
-        assert!(Times::of(directory.path(), None).past.is_empty());
+        assert!(Times::of(&file, &[]).past.is_empty());
+        assert!(Times::of(directory.path(), &[]).past.is_empty());
     }
 }
