@@ -81,8 +81,9 @@ pub(super) fn ensure_packages(architecture: Architecture) -> Result<()> {
 }
 
 pub(super) fn run_command(args: &GuestArgs, command: &[String]) -> Result<u8> {
-    let directory = booted::directory(args.icount).filter(|_| args.kernel.architecture().can_be_saved());
-    let Some(directory) = directory else {
+    // What has files of its own is there for one command, as a rule, and to save it takes longer than to boot it.
+    let is_shared = args.files.is_empty() && !args.l2cat && args.kernel.architecture().can_be_saved();
+    let Some(directory) = booted::directory(args.icount).filter(|_| is_shared) else {
         let made = Made::new(args, Some(command))?;
         let out = place_for_files(args.out.as_ref())?;
         return Ok(code(machine::run(&made.plan(args, &out))?, &made.kernel, args.timeout));
