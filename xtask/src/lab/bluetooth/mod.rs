@@ -71,7 +71,7 @@ const PUBLISHED: u32 = 4096;
 /// for ever where a whole number of SDUs fits into an event.
 const FIRST: [u32; 3] = [0, 64, 300];
 /// The shortest time of one measurement.
-const LEAST: Duration = Duration::from_secs(10);
+const LEAST: Duration = Duration::from_secs(6);
 /// Bars: the model and the formula within that share of the kernel; recent kernels at least that
 /// fast at every interval.
 const WITHIN: f64 = 0.05;

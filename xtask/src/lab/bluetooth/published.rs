@@ -64,12 +64,12 @@ impl Program {
                     4096 => "speed-server --no-advertise --once --bind $A1 133",
                     _ => "serve --no-advertise --one-shot --bind $A1 133 dd if=/dev/zero bs=67200",
                 };
-                (format!("l2cat {server}"), "l2cat speed-client --bind $A0 --time 6 $A1 133".to_owned())
+                (format!("l2cat {server}"), "l2cat speed-client --bind $A0 --time 4 $A1 133".to_owned())
             }
             Self::Taut => (
                 "taut serve \"l2cap://$A1/133?adapter=hci1\"".to_owned(),
                 format!(
-                    "taut stream \"l2cap://$A1/133?adapter=hci0\" --direction down --block {block} --time 6s --rounds 1 --json"
+                    "taut stream \"l2cap://$A1/133?adapter=hci0\" --direction down --block {block} --time 4s --rounds 1 --json"
                 ),
             ),
         };
