@@ -31,8 +31,9 @@ mod workshop;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::{Parser, Subcommand};
 
 use bluetooth::BluetoothArgs;
@@ -163,6 +164,17 @@ fn ended(code: Result<u8>) -> u8 {
 }
 
 fn fetch(args: &FetchArgs) -> Result<()> {
+    let architecture = args.kernel.map_or(Architecture::Amd64, Series::architecture);
+    ensure_packages(architecture)?;
+    thread::scope(|scope| {
+        // Compilers have the processors while kernels come over the network.
+        let taut = scope.spawn(|| image::taut(architecture));
+        fetch_kernels(args)?;
+        taut.join().unwrap_or_else(|_| Err(anyhow!("the build of taut for guests panicked"))).map(drop)
+    })
+}
+
+fn fetch_kernels(args: &FetchArgs) -> Result<()> {
     for series in args.kernel.map_or_else(|| Series::STOCK.to_vec(), |only| vec![only]) {
         ensure_packages(series.architecture())?;
         let kernel = series.ensure()?;
@@ -178,7 +190,7 @@ fn fetch(args: &FetchArgs) -> Result<()> {
     if args.l2cat {
         l2cat::ensure()?;
     }
-    image::taut(args.kernel.map_or(Architecture::Amd64, Series::architecture)).map(drop)
+    Ok(())
 }
 
 fn run_pair(args: &PairCommand) -> Result<u8> {
