@@ -6,8 +6,10 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::binaries::{self, For};
 use super::job::{Job, Work};
@@ -15,28 +17,45 @@ use super::kind::Kind;
 use super::pool::{self, Limits};
 use super::summary::Summary;
 use super::times::Times;
-use crate::guard::Guard;
-use crate::lab;
-use crate::shell;
+use crate::guard::{self, Guard};
+use crate::{lab, shell};
 
 /// A test that has the lab fetch all its kernels.
 const FETCHES: &str = "xtask::lab a_command_runs_on_each_kernel";
 
-/// Runs the tests that download.
+/// Runs the tests that download. What they download comes while the others are built, which takes the cores and not the
+/// network.
 ///
 /// # Errors
 /// There is no room for the caches, or the tests can't be built.
 pub(super) fn run(summary: &mut Summary) -> Result<()> {
-    println!("building the tests");
-    let fetches = binaries::jobs(false, For::This)?.into_iter().find(|job| job.name == FETCHES);
-    let fetches = fetches.with_context(|| format!("there is no test {FETCHES}"))?;
     let new = tempfile::Builder::new().prefix("taut-as-new-").tempdir().context("cannot create empty caches")?;
-    let fetches = if lab::has_stock_kernels() { with_cache(fetches, new.path()) } else { fetches };
-    let jobs = vec![with_cargo(new.path())?, fetches];
+    let cache = lab::has_stock_kernels().then(|| new.path().join("cache"));
     let _guard = Guard::start(new.path())?;
-    // Each waits for its downloads, and they share nothing.
-    let both = Limits { jobs: jobs.len(), guests: 1, load: f64::INFINITY };
-    pool::run(jobs, &Times::of(new.path(), &[]), both, |finished| summary.add(finished))
+    let times = Times::of(new.path(), &[]);
+    let cargo = with_cargo(new.path())?;
+    println!("building the tests");
+    let jobs = thread::scope(|scope| {
+        let built = scope.spawn(|| binaries::jobs(false, For::This));
+        scope.spawn(|| fetch(cache.as_deref()));
+        pool::run(vec![cargo], &times, Limits::ALONE, |finished| summary.add(finished))?;
+        built.join().unwrap_or_else(|_| bail!("the build of the tests panicked"))
+    })?;
+    let fetches = jobs.into_iter().find(|job| job.name == FETCHES);
+    let fetches = fetches.with_context(|| format!("there is no test {FETCHES}"))?;
+    let fetches = with_cache(fetches, cache.as_deref());
+    pool::run(vec![fetches], &times, Limits::ALONE, |finished| summary.add(finished))
+}
+
+/// What the lab's test begins with, begun earlier and in the same cache. If it fails, the test does it again, and says
+/// so.
+fn fetch(cache: Option<&Path>) {
+    let mut command = Command::new("/proc/self/exe");
+    settle(command.args(["lab", "fetch"]).stdin(Stdio::null()), cache);
+    guard::mark(&mut command);
+    if !command.status().is_ok_and(|status| status.success()) {
+        eprintln!("the lab's kernels can't be fetched ahead of its test");
+    }
 }
 
 /// nix's tests, which are built by cargo from what the test itself was built from. Cargo has fetched nothing else:
@@ -56,15 +75,21 @@ fn with_cargo(new: &Path) -> Result<Job> {
     Ok(Job { name: "tautaio::nix_suite".to_owned(), kind: Kind::Host, work: Work::Command(command) })
 }
 
-/// The same test with an empty cache of the project. `taut` for the guests is built as ever, by the user's cargo.
-fn with_cache(mut job: Job, new: &Path) -> Job {
+/// The same test with an empty cache of the project, if there is one for it.
+fn with_cache(mut job: Job, cache: Option<&Path>) -> Job {
     if let Work::Test(command) = &mut job.work {
-        command.env("XDG_CACHE_HOME", new.join("cache"));
-        if let Some(home) = user_home() {
-            command.env("CARGO_HOME", home);
-        }
+        settle(command, cache);
     }
     job
+}
+
+/// Has a command of the lab's fetch into that cache. `taut` for the guests is built as ever, by the user's cargo.
+fn settle(command: &mut Command, cache: Option<&Path>) {
+    let Some(cache) = cache else { return };
+    command.env("XDG_CACHE_HOME", cache);
+    if let Some(home) = user_home() {
+        command.env("CARGO_HOME", home);
+    }
 }
 
 /// Cargo's home (The Cargo Book, Cargo Home).
@@ -76,7 +101,6 @@ fn user_home() -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::process::Command;
 
     use super::*;
 
@@ -101,7 +125,10 @@ mod tests {
     #[test]
     fn the_lab_gets_an_empty_cache() {
         let job = Job { name: FETCHES.to_owned(), kind: Kind::Guest, work: Work::Test(Command::new("true")) };
-        let Work::Test(command) = with_cache(job, Path::new("/new")).work else { panic!("a test") };
+        let Work::Test(command) = with_cache(job, Some(Path::new("/new/cache"))).work else { panic!("a test") };
         assert_eq!(settings(&command)["XDG_CACHE_HOME"], "/new/cache");
+        let job = Job { name: FETCHES.to_owned(), kind: Kind::Guest, work: Work::Test(Command::new("true")) };
+        let Work::Test(command) = with_cache(job, None).work else { panic!("a test") };
+        assert!(settings(&command).is_empty());
     }
 }
