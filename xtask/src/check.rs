@@ -1,9 +1,11 @@
 //! `cargo xtask check`: what must hold before anything is tested.
 
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 
 use crate::{house, shell, site, tools};
 
@@ -29,15 +31,17 @@ pub(crate) struct Args {
 
 /// Runs all steps, even after one that failed.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let chosen = STEPS.into_iter().filter(|name| args.steps.is_empty() || args.steps.iter().any(|step| step == name));
-    let outcomes = chosen.map(|name| {
+    let is_chosen = |name: &str| args.steps.is_empty() || args.steps.iter().any(|step| step == name);
+    // Where it has to be built first, that is begun beside the steps before it: they leave a core idle now and then.
+    let mut deny = is_chosen("deny").then(|| thread::spawn(|| tools::ensure("cargo-deny", CARGO_DENY)));
+    let outcomes = STEPS.into_iter().filter(|name| is_chosen(name)).map(|name| {
         println!("==> {name}");
         let begin = Instant::now();
         let result = match name {
             "fmt" => formatting(),
             "clippy" => lints(),
             "house" => house::check(),
-            "deny" => dependencies(args.advisories),
+            "deny" => deny.take().map_or(Ok(()), |tool| dependencies(tool, args.advisories)),
             _ => documentation(),
         };
         let time = begin.elapsed();
@@ -76,8 +80,8 @@ fn lints() -> Result<()> {
     run_shown(shell::cargo().args(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
 }
 
-fn dependencies(advisories: bool) -> Result<()> {
-    let deny = tools::ensure("cargo-deny", CARGO_DENY)?;
+fn dependencies(tool: JoinHandle<Result<PathBuf>>, advisories: bool) -> Result<()> {
+    let deny = tool.join().unwrap_or_else(|_| bail!("the build of cargo-deny panicked"))?;
     let check = |manifest| {
         let mut command = Command::new(&deny);
         command.args(["--locked", "--workspace", "--manifest-path", manifest, "--config", "deny.toml", "check"]);
