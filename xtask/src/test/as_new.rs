@@ -35,13 +35,13 @@ pub(super) fn run(summary: &mut Summary) -> Result<()> {
     let times = Times::of(new.path(), &[]);
     let cargo = with_cargo(new.path())?;
     println!("building the tests");
-    let jobs = thread::scope(|scope| {
-        let built = scope.spawn(|| binaries::jobs(false, For::This));
+    let built = thread::scope(|scope| {
+        let built = scope.spawn(|| binaries::built(false, For::This));
         scope.spawn(|| fetch(cache.as_deref()));
         pool::run(vec![cargo], &times, Limits::ALONE, |finished| summary.add(finished))?;
         built.join().unwrap_or_else(|_| bail!("the build of the tests panicked"))
     })?;
-    let fetches = jobs.into_iter().find(|job| job.name == FETCHES);
+    let fetches = built.jobs.into_iter().find(|job| job.name == FETCHES);
     let fetches = fetches.with_context(|| format!("there is no test {FETCHES}"))?;
     let fetches = with_cache(fetches, cache.as_deref());
     pool::run(vec![fetches], &times, Limits::ALONE, |finished| summary.add(finished))

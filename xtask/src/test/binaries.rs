@@ -1,5 +1,6 @@
 //! The test binaries of the workspace and the tests in each.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -44,12 +45,36 @@ impl For {
     }
 }
 
+/// What was built.
+#[derive(Default)]
+pub(super) struct Built {
+    pub(super) jobs: Vec<Job>,
+    /// The programs of tests, by the names of their binaries: also those without tests for this machine.
+    programs: Vec<(String, PathBuf)>,
+}
+
+/// The file that names programs of tests, in the directory of a run: a line for each, its name and its place.
+const PROGRAMS: &str = "programs";
+
+impl Built {
+    /// Has tests that bring one of the programs into a guest find it in the directory of the run, without asking cargo.
+    ///
+    /// # Errors
+    /// The file can't be written.
+    pub(super) fn name_programs(&self, directory: &Path) -> Result<()> {
+        let line = |(name, place): &(String, PathBuf)| format!("{name} {}\n", place.display());
+        let file = directory.join(PROGRAMS);
+        fs::write(&file, self.programs.iter().map(line).collect::<String>())
+            .with_context(|| format!("cannot write {}", file.display()))
+    }
+}
+
 /// Builds all tests; gives a job for each, and for this machine one for those in the documentation. `long`: in their
 /// long form.
 ///
 /// # Errors
 /// They can't be built, or a binary does not name its tests.
-pub(super) fn jobs(long: bool, machine: For) -> Result<Vec<Job>> {
+pub(super) fn built(long: bool, machine: For) -> Result<Built> {
     let mut build = cargo_test();
     match machine {
         For::This => {}
@@ -61,7 +86,7 @@ pub(super) fn jobs(long: bool, machine: For) -> Result<Vec<Job>> {
     build.args(["--no-run", "--message-format", "json-render-diagnostics"]).stderr(Stdio::inherit());
     let output = build.output().context("cannot run cargo test")?;
     anyhow::ensure!(output.status.success(), "the tests do not build");
-    let mut jobs = Vec::new();
+    let Built { mut jobs, mut programs } = Built::default();
     if machine == For::This {
         let mut documentation = cargo_test();
         documentation.arg("--doc");
@@ -73,8 +98,9 @@ pub(super) fn jobs(long: bool, machine: For) -> Result<Vec<Job>> {
         jobs.extend(
             list.lines().filter_map(|line| line.strip_suffix(": test")).map(|test| binary.job(test, long, machine)),
         );
+        programs.push((binary.name, binary.executable));
     }
-    Ok(jobs)
+    Ok(Built { jobs, programs })
 }
 
 /// `cargo test` of the whole workspace: for a part, features differ and all is built again.

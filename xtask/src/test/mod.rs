@@ -125,11 +125,13 @@ fn run_all(args: &Args, summary: &mut Summary) -> Result<()> {
     let mut jobs = Vec::new();
     if args.arm {
         arm::prepare()?;
-        jobs.extend(binaries::jobs(false, For::Arm)?);
-        jobs.extend(binaries::jobs(true, For::ArmGuests)?);
+        jobs.extend(binaries::built(false, For::Arm)?.jobs);
+        jobs.extend(binaries::built(true, For::ArmGuests)?.jobs);
     } else {
         jobs.extend(apart::jobs()?);
-        jobs.extend(binaries::jobs(!args.quick, For::This)?);
+        let built = binaries::built(!args.quick, For::This)?;
+        built.name_programs(&scratch)?;
+        jobs.extend(built.jobs);
         kind::check(&jobs.iter().map(|job| job.name.as_str()).collect::<Vec<_>>())?;
     }
     let mut jobs = chosen(jobs, args, lab::has_debug_kernel(), summary);

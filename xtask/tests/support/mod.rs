@@ -107,7 +107,11 @@ pub(crate) const COMPLAINTS: &str = "WARNING|BUG|Oops|Call Trace|\\bstall|leak|d
 
 /// A program of tests with that name, built as `cargo xtask test` builds all of them: without what cargo or that says
 /// of this package. Build scripts that watch it (ring's) would have `taut` built again under the tests that run it.
+/// A run of `cargo xtask test` has named them.
 pub(crate) fn test_program(name: &str) -> PathBuf {
+    if let Some(place) = named_program(name) {
+        return place;
+    }
     let mut build = Command::new(env!("CARGO"));
     let ours = |name: &str| ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix));
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(ours)) {
@@ -120,6 +124,15 @@ pub(crate) fn test_program(name: &str) -> PathBuf {
     let messages = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let built = messages.filter(|message| message["target"]["name"] == name);
     built.filter_map(|message| Some(message["executable"].as_str()?.into())).next_back().expect("the tests' program")
+}
+
+/// The program of `PACKAGE::NAME` in the run's directory.
+fn named_program(name: &str) -> Option<PathBuf> {
+    let run = PathBuf::from(std::env::var_os("TAUT_LAB_ONCE")?);
+    let programs = fs::read_to_string(run.join("programs")).ok()?;
+    let end = format!("::{name}");
+    let (_, place) = programs.lines().filter_map(|line| line.split_once(' ')).find(|(of, _)| of.ends_with(&end))?;
+    Some(place.into())
 }
 
 /// What btmon can't make sense of in a capture.
