@@ -5,9 +5,8 @@ mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use support::{Lab, note_skipped};
+use support::{Lab, cargo, note_skipped};
 
 /// The pair's own server has PSM 129; the pages' is 225, as in the published experiment.
 const SERVE: &str = "
@@ -33,8 +32,8 @@ wait $web
 
 /// Builds the example that speaks HTTP over links.
 fn fetch() -> PathBuf {
-    let mut build = Command::new(env!("CARGO"));
-    let status = build.args(["build", "--quiet", "--package", "taut-web", "--example", "fetch"]).status().unwrap();
+    let mut build = cargo();
+    let status = build.args(["build", "--quiet", "--locked", "--workspace", "--example", "fetch"]).status().unwrap();
     assert!(status.success(), "the example `fetch` does not build");
     Path::new(env!("CARGO_BIN_EXE_xtask")).with_file_name("examples").join("fetch")
 }

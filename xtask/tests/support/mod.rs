@@ -105,18 +105,24 @@ pub(crate) const DEBUG_KERNEL: &str = "6.12-debug";
 pub(crate) const COMPLAINTS: &str = "WARNING|BUG|Oops|Call Trace|\\bstall|leak|deadlock|scheduling while atomic|Unbalanced|KASAN|\
                                      possible circular|possible recursive|Invalid wait context|UBSAN|ODEBUG|sleeping function|INFO:";
 
-/// A program of tests with that name, built as `cargo xtask test` builds all of them: without what cargo or that says
-/// of this package. Build scripts that watch it (ring's) would have `taut` built again under the tests that run it.
-/// A run of `cargo xtask test` has named them.
+/// Cargo as `cargo xtask test` runs it: without what cargo or that says of this package. Build scripts that watch it
+/// (ring's) would have `taut` built again under the tests that run it. Who builds a part says `--workspace`, or else
+/// features differ and what it needs is built again.
+pub(crate) fn cargo() -> Command {
+    let mut cargo = Command::new(env!("CARGO"));
+    let ours = |name: &str| ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(ours)) {
+        cargo.env_remove(name);
+    }
+    cargo
+}
+
+/// A program of tests with that name, built as `cargo xtask test` builds all of them. A run of that has named them.
 pub(crate) fn test_program(name: &str) -> PathBuf {
     if let Some(place) = named_program(name) {
         return place;
     }
-    let mut build = Command::new(env!("CARGO"));
-    let ours = |name: &str| ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix));
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(ours)) {
-        build.env_remove(name);
-    }
+    let mut build = cargo();
     build.args(["test", "--locked", "--workspace", "--test", name, "--no-run", "--message-format", "json"]);
     let output = build.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
