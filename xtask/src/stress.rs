@@ -190,6 +190,8 @@ impl Program {
         build.args(["build", "--locked", "--package", "tautaio", "--example", "stress", "--target", TARGET]);
         // The sanitizers are unstable options of the stable compiler.
         build.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags).env("CARGO_TARGET_DIR", &directory);
+        // In CI, which builds without, cargo would strip what the flags ask for; by it suppressions find their places.
+        build.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only");
         shell::run(&mut build)?;
         let file = directory.join(TARGET).join("debug/examples/stress");
         Ok(Self { file, library: None, sanitizer: Some(sanitizer) })
