@@ -105,6 +105,35 @@ pub(crate) const BLUEZ: Package = Package { name: "bluez", command: "l2test" };
 /// The message bus of bluetoothd, and a command that asks over it.
 pub(crate) const DBUS: Package = Package { name: "dbus", command: "dbus-daemon" };
 
+/// What the tests use besides what the lab needs.
+pub(crate) const TESTS: &[&Package] = &[
+    &BLUEZ,
+    &BLUEZ_TEST_TOOLS,
+    &CHROMIUM,
+    &CHROMIUM_DRIVER,
+    &CURL,
+    &DBUS,
+    &FIO,
+    &IPROUTE,
+    &MANDOC,
+    &MOSQUITTO,
+    &MOSQUITTO_CLIENTS,
+    &MPICH,
+    &MUSL,
+    &NATS_SERVER,
+    &NGINX,
+    &OPENSSH_SERVER,
+    &PERF,
+    &POSTGRESQL,
+    &PROMETHEUS,
+    &PYTHON_VENV,
+    &REDIS,
+    &SOCAT,
+    &STRESS_NG,
+    &SYSTEMD,
+    &TSHARK,
+];
+
 /// Installs what is missing when it can (as root, on Debian) and says what to do when it can't.
 /// Gives the names of what is still missing.
 pub(crate) fn ensure(packages: &[&Package]) -> Vec<&'static str> {

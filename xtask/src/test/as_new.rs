@@ -18,7 +18,7 @@ use super::pool::{self, Limits};
 use super::summary::Summary;
 use super::times::Times;
 use crate::guard::{self, Guard};
-use crate::{lab, shell};
+use crate::{lab, packages, shell};
 
 /// A test that has the lab fetch all its kernels.
 const FETCHES: &str = "xtask::lab a_command_runs_on_each_kernel";
@@ -55,6 +55,10 @@ fn fetch(cache: Option<&Path>) {
     guard::mark(&mut command);
     if !command.status().is_ok_and(|status| status.success()) {
         eprintln!("the lab's kernels can't be fetched ahead of its test");
+    }
+    // All the other tests come next there, and say what is missing then.
+    if shell::in_ci() {
+        packages::ensure(packages::TESTS);
     }
 }
 

@@ -31,12 +31,7 @@ use std::thread;
 use anyhow::{Context, Result, bail};
 
 use crate::guard::Guard;
-use crate::packages::{
-    self, BLUEZ, BLUEZ_TEST_TOOLS, CHROMIUM, CHROMIUM_DRIVER, CURL, DBUS, FIO, IPROUTE, MANDOC, MOSQUITTO,
-    MOSQUITTO_CLIENTS, MPICH, MUSL, NATS_SERVER, NGINX, OPENSSH_SERVER, PERF, POSTGRESQL, PROMETHEUS, PYTHON_VENV,
-    REDIS, SOCAT, STRESS_NG, SYSTEMD, TSHARK,
-};
-use crate::{apart, lab, shell};
+use crate::{apart, lab, packages, shell};
 use binaries::For;
 use busy::Busy;
 pub(crate) use job::{Job, Work};
@@ -112,11 +107,7 @@ fn repetition(args: &Args) -> String {
 }
 
 fn run_all(args: &Args, summary: &mut Summary) -> Result<()> {
-    let mut wanted = vec![&BLUEZ, &BLUEZ_TEST_TOOLS, &SOCAT, &CHROMIUM, &CHROMIUM_DRIVER, &IPROUTE, &MANDOC];
-    wanted.extend([&FIO, &STRESS_NG, &PERF, &MPICH, &POSTGRESQL, &TSHARK, &CURL, &SYSTEMD, &DBUS]);
-    wanted.extend([&MOSQUITTO, &MOSQUITTO_CLIENTS, &NATS_SERVER, &PROMETHEUS, &REDIS, &NGINX, &OPENSSH_SERVER, &MUSL]);
-    wanted.push(&PYTHON_VENV);
-    let missing = packages::ensure(&[wanted.as_slice(), &lab::PACKAGES].concat());
+    let missing = packages::ensure(&[packages::TESTS, &lab::PACKAGES].concat());
     let target = shell::target_dir()?;
     fs::create_dir_all(&target)?;
     let scratch = tempfile::Builder::new().prefix("test-run-").tempdir_in(&target)?.keep();
