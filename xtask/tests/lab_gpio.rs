@@ -63,7 +63,7 @@ stop held
 ip link set lo up
 taut route check --from udp://127.0.0.1:9100 --to reply --to udp://127.0.0.1:7001 --json >$OUT/several.json
 taut route check --from udp://127.0.0.1:9100 --to reply --json >$OUT/one.json
-taut route bench --over gpio --rounds 5 --edges 200 --samples 20 --json >$OUT/bench.json
+taut route bench --over gpio --rounds 2 --edges 200 --samples 20 --json >$OUT/bench.json
 "#;
 
 #[test]
