@@ -58,6 +58,12 @@ impl FromStr for Passed {
     }
 }
 
+/// Packages that the release build does not divide.
+const IN_ONE_PIECE: [&str; 2] = ["taut-capture", "taut-explain"];
+/// Packages that take long to optimise and do little or nothing in a guest.
+const HARDLY_RUN: [&str; 7] =
+    ["clap_complete", "clap_mangen", "mqtt-protocol-core", "rustls", "rustls-webpki", "taut-fleet", "taut-report"];
+
 /// Builds `taut` for guests: it runs on any kernel, without a library beside it.
 pub(super) fn taut(architecture: Architecture) -> Result<PathBuf> {
     let directory = shell::target_dir()?.join("lab");
@@ -65,6 +71,12 @@ pub(super) fn taut(architecture: Architecture) -> Result<PathBuf> {
         let mut build = shell::cargo();
         // No guest is an agent of a mesh.
         build.args(["build", "--quiet", "--locked", "--package", "tautline", "--no-default-features"]);
+        // What is given away has these in one piece, which keeps all but one core from work.
+        let in_parts = IN_ONE_PIECE.map(|package| format!("profile.release.package.{package}.codegen-units=16"));
+        let hardly_run = HARDLY_RUN.map(|package| format!("profile.release.package.{package}.opt-level=1"));
+        for setting in in_parts.iter().chain(&hardly_run) {
+            build.args(["--config", setting]);
+        }
         let mut build = for_guests(build, architecture, &directory)?;
         shell::run(&mut build).context("taut can't be built for the guest")
     })?;
