@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::image::for_guests;
+use super::once;
 use crate::architecture::Architecture;
 use crate::{shell, tools};
 
@@ -32,7 +33,10 @@ pub(super) fn ensure() -> Result<PathBuf> {
     let home = cache.join(format!("l2cat-{VERSION}"));
     let (program, recipe) = (home.join("l2cat"), home.join("recipe"));
     let wanted: String = RECIPE.iter().flat_map(|(place, text)| [*place, "\n", *text]).collect();
-    if !program.is_file() || fs::read_to_string(&recipe).ok().as_ref() != Some(&wanted) {
+    once::done("l2cat", || {
+        if program.is_file() && fs::read_to_string(&recipe).ok().as_ref() == Some(&wanted) {
+            return Ok(());
+        }
         eprintln!("building l2cat {VERSION} for guests, once");
         fs::create_dir_all(&home).with_context(|| format!("cannot create {}", home.display()))?;
         let making = tempfile::Builder::new().prefix("l2cat-").tempdir_in(&cache)?;
@@ -41,7 +45,8 @@ pub(super) fn ensure() -> Result<PathBuf> {
         for (name, place) in [(built, &program), (kept(making.path(), &wanted)?, &recipe)] {
             fs::rename(&name, place).with_context(|| format!("cannot create {}", place.display()))?;
         }
-    }
+        Ok(())
+    })?;
     Ok(program)
 }
 

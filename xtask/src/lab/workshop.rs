@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use super::kernel::{Kernel, Series};
+use super::once;
 use crate::apt::Apt;
 use crate::{shell, tools};
 
@@ -55,23 +56,16 @@ impl Workshop {
         let Some(compiler) = series.compiler() else {
             bail!("modules are not built for Linux {}: Tautline's need 6.1 or newer", series.name());
         };
-        let cache = tools::user_cache()?.join("lab");
         let root = place(&kernel.release)?;
         if matches!(series, Series::V6_12Debug) && !root.is_dir() {
             bail!("{} is missing: cargo xtask lab debug-kernel --again", root.display());
         }
-        if !root.is_dir() {
-            let making = tempfile::Builder::new().prefix("fetch-").tempdir_in(&cache)?;
-            let made = making.path().join("root");
-            make(series, &kernel.release, compiler, making.path(), &made)
-                .with_context(|| format!("what builds modules for Linux {}", kernel.release))?;
-            // Another process may have been as quick; then this one's work is dropped.
-            if let Err(error) = fs::rename(&made, &root)
-                && !root.is_dir()
-            {
-                return Err(error).with_context(|| format!("cannot create {}", root.display()));
+        once::done(&format!("workshop-{}", kernel.release), || {
+            if !root.is_dir() {
+                put(series, &kernel.release, compiler, &root)?;
             }
-        }
+            Ok(())
+        })?;
         Ok(Self { root, release: kernel.release.clone() })
     }
 
@@ -165,6 +159,22 @@ pub(super) fn furnish(apt: &Apt, packages: &[&str], compiler: &str, root: &Path)
         if fs::symlink_metadata(&link).is_err() {
             symlink(target, link)?;
         }
+    }
+    Ok(())
+}
+
+/// Makes a workshop in its place.
+fn put(series: Series, release: &str, compiler: &str, root: &Path) -> Result<()> {
+    let cache = root.parent().context("a cache above its workshops")?;
+    let making = tempfile::Builder::new().prefix("fetch-").tempdir_in(cache)?;
+    let made = making.path().join("root");
+    make(series, release, compiler, making.path(), &made)
+        .with_context(|| format!("what builds modules for Linux {release}"))?;
+    // Another process may have been as quick; then this one's work is dropped.
+    if let Err(error) = fs::rename(&made, root)
+        && !root.is_dir()
+    {
+        return Err(error).with_context(|| format!("cannot create {}", root.display()));
     }
     Ok(())
 }
