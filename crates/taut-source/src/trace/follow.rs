@@ -326,7 +326,8 @@ impl Follower {
     /// After lost records nothing is told: how it was until then is not known.
     fn tell_reader(&self, socket: u64, record: &Record<'_>, task: Task, sink: &mut impl Sink) {
         let flow = match self.sockets.get(&socket) {
-            Some(socket) => socket.flow.filter(|_| socket.gaps == self.gaps),
+            // What is left in one that is closed may never be read, and its thread has other things to do.
+            Some(socket) => socket.flow.filter(|_| socket.gaps == self.gaps && !socket.is_closed),
             None => self.others.flow(socket, self.gaps),
         };
         let (at, who) = (Instant::from_nanos(record.ns), Some(TaskId(record.thread)));

@@ -87,6 +87,30 @@ fn what_is_left_in_a_closed_connection_is_read_to_its_end() {
     assert_eq!((follower.counts(), heard.flows.len()), ((0, 0), 1));
 }
 
+/// What is left in it may never be read, as where its program has closed it: what the thread waits for after that is
+/// something else's time.
+#[test]
+fn waits_of_a_thread_are_no_waits_of_a_connection_that_is_closed() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    tell(&mut follower, &mut heard, &read(What::Call, 0, 500, 500));
+    let mut came = Made::new(What::Receive, CLIENT);
+    tell(&mut follower, &mut heard, came.segment(500, 100, 30, 100));
+    let waits = |follower: &mut Follower, heard: &mut Heard| {
+        let before = heard.events.len();
+        let mut ran = Made::new(What::Ran, 0);
+        ran.0.truncate(HEADER as usize);
+        tell(follower, heard, ran.long(at::RESULT, 70_000));
+        let mut polled = Made::new(What::Polled, 1_000);
+        polled.0.truncate(HEADER as usize);
+        tell(follower, heard, polled.long(at::NS, 1_700).long(at::RESULT, 1));
+        heard.events.len() - before
+    };
+    assert_eq!(waits(&mut follower, &mut heard), 2);
+    tell(&mut follower, &mut heard, &read(What::Close, 0, 500, 531));
+    assert_eq!((heard.closed, heard.state().unread_bytes), (0, 30));
+    assert_eq!(waits(&mut follower, &mut heard), 0);
+}
+
 #[test]
 fn what_comes_before_a_connection_is_accepted_is_told_when_it_is_known_whose_it_is() {
     let (mut follower, mut heard) = (follower(), Heard::default());
