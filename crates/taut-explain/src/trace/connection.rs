@@ -1,3 +1,5 @@
+mod local;
+
 use taut_event::{
     Call, ChannelEnd, Direction as Way, Event, Flow, FlowKey, Holder, LocalKind, Recovery, Release, SocketState, Stamp,
     Task, What,
@@ -13,8 +15,6 @@ use super::writes::Writes;
 use crate::engine::Breakdown;
 use crate::socket::holder;
 
-/// A write that takes longer, into what was full meanwhile, has waited for room.
-const ROOM_NS: u64 = 100_000;
 /// `EAGAIN` as a system call returns it.
 const EAGAIN: i32 = -11;
 
@@ -60,8 +60,18 @@ pub(super) struct Connection {
     /// How what came was read.
     pub(super) readiness: Readiness,
     pub(super) users: Users,
+    /// Of one that is known by its calls alone: waits of its readers for a processor since the last of these.
+    ran: Vec<Ran>,
     places: Places,
     pub(super) messages: Messages,
+}
+
+/// A thread has waited for a processor until then.
+#[derive(Clone, Copy, Debug)]
+struct Ran {
+    at: u64,
+    waited_ns: u64,
+    thread: Option<u32>,
 }
 
 /// Whether a connection that the other end opened waits for accept(2).
@@ -108,6 +118,7 @@ impl Connection {
             release: None,
             readiness: Readiness::default(),
             users: Users::default(),
+            ran: Vec::new(),
             places: Places::default(),
             messages: Messages::default(),
         }
@@ -139,6 +150,12 @@ impl Connection {
 
     /// Another write may wait if there `is_room` for it beside those of all connections.
     pub(super) fn event(&mut self, event: &Event, is_room: bool) {
+        if let Some(kind) = self.local() {
+            if let What::Task(task) = event.what {
+                return self.local_task(task, event);
+            }
+            self.settle_ran(kind);
+        }
         self.users.event(event);
         self.places.seen(event);
         self.take(event, is_room);
@@ -233,11 +250,7 @@ impl Connection {
         match event.what {
             What::Task(Task::Ran { waited_ns }) => {
                 self.readiness.ran(waited_ns);
-                let Some(from) = self.unread_from else { return };
-                let ready = at.saturating_sub(waited_ns).clamp(from, at);
-                self.settle_unread(ready);
-                self.book(Way::Backward, Holder::Processor, ready, at);
-                self.unread_from = Some(at);
+                self.has_run(at, waited_ns);
             }
             What::Task(Task::Polled { waited_ns }) => self.readiness.polled(at, waited_ns),
             What::Task(Task::TimedOut { waited_ns }) => self.readiness.timed_out(at, waited_ns),
@@ -254,6 +267,15 @@ impl Connection {
             What::Call(_) if event.direction == Way::Backward => self.settle_unread(at),
             _ => {}
         }
+    }
+
+    /// What waits to be read has waited for a processor until now.
+    fn has_run(&mut self, at: u64, waited_ns: u64) {
+        let Some(from) = self.unread_from else { return };
+        let ready = at.saturating_sub(waited_ns).clamp(from, at);
+        self.settle_unread(ready);
+        self.book(Way::Backward, Holder::Processor, ready, at);
+        self.unread_from = Some(at);
     }
 
     /// Books a time of what is received.
@@ -288,92 +310,6 @@ impl Connection {
         match self.flow.key {
             FlowKey::Local(key) => Some(key.kind),
             _ => None,
-        }
-    }
-
-    /// An event of a Unix socket, a socket of UDP or a pipe. Their states tell only whether something waits to be read
-    /// and whether there is room; a state stands before the end of a write and after that of a read.
-    fn local_event(&mut self, at: u64, kind: LocalKind, turn: Option<Holder>, event: &Event) {
-        let unread = |state: &SocketState| state.unread_bytes > 0;
-        let had_unread = self.state.as_ref().is_some_and(unread);
-        let bytes = event.bytes.end.saturating_sub(event.bytes.start);
-        let turn = match event.what {
-            // What comes during a write is no answer to it.
-            What::Reached(Stamp::Received) => turn.filter(|_| !self.is_writing),
-            What::Reached(Stamp::Read) => (!had_unread && !self.is_writing).then_some(Holder::PeerTurn),
-            What::Reached(Stamp::WriteEnd) => Some(self.writer(at, kind)),
-            // One that failed in the end may have waited as well.
-            What::Call(Call::End { .. }) if event.direction == Way::Forward => Some(self.writer(at, kind)),
-            _ => turn,
-        };
-        // Something has come that nothing told of: nobody knows when.
-        let is_unheard = !had_unread && !self.is_reading && matches!(&event.what, What::State(state) if unread(state));
-        self.advance_local(at, kind, turn, is_unheard);
-        match event.what {
-            What::Reached(Stamp::WriteBegin) => (self.is_writing, self.is_refused) = (true, false),
-            What::Reached(Stamp::WriteEnd) => {
-                self.is_writing = false;
-                self.tally.writes += 1;
-                self.tally.sent_bytes = self.tally.sent_bytes.saturating_add(bytes);
-            }
-            What::Reached(Stamp::Read) => {
-                self.tally.reads += 1;
-                self.add_received(bytes);
-            }
-            What::Call(Call::Begin { number }) => match event.direction {
-                Way::Backward => self.is_reading = true,
-                Way::Forward => self.tally.writes_by(number),
-            },
-            What::Call(Call::End { result, .. }) => match event.direction {
-                Way::Backward => self.is_reading = false,
-                Way::Forward => {
-                    self.is_writing = false;
-                    self.is_refused = result == EAGAIN;
-                    self.tally.refused += u64::from(self.is_refused);
-                    let has_room = self.state.as_ref().is_some_and(|state| !state.send_buffer_full);
-                    self.tally.refused_with_room += u64::from(self.is_refused && has_room);
-                }
-            },
-            What::State(state) => {
-                self.is_from_start |= self.tally.writes == 0 && self.first == Some(at) && state.unsent_bytes == 0;
-                self.state = Some(state);
-            }
-            _ => {}
-        }
-    }
-
-    /// Who had the time of a write that ends now.
-    fn writer(&mut self, at: u64, kind: LocalKind) -> Holder {
-        let has_waited = self.is_writing && self.idle_from.is_some_and(|from| at.saturating_sub(from) >= ROOM_NS);
-        // Linux lets a write wait as long as a channel of Bluetooth has no credits, whatever room there is.
-        let is_full = kind.is_bluetooth() || self.state.as_ref().is_some_and(|state| state.send_buffer_full);
-        self.tally.waited += u64::from(has_waited && is_full);
-        if has_waited && is_full { who_makes_room(kind) } else { Holder::SendingProgram }
-    }
-
-    /// Books the time since the last event.
-    fn advance_local(&mut self, at: u64, kind: LocalKind, turn: Option<Holder>, is_unheard: bool) {
-        if self.first.is_none() {
-            (self.first, self.last) = (Some(at), at);
-        }
-        let last = std::mem::replace(&mut self.last, at);
-        let Some(state) = self.state else {
-            return Way::BOTH.into_iter().for_each(|way| self.book(way, Holder::NotKnown, last, at));
-        };
-        let inward = match state.unread_bytes > 0 {
-            true => Holder::ReceivingProgram,
-            false if is_unheard => Holder::NotKnown,
-            false => Holder::PeerTurn,
-        };
-        self.book_inward(inward, last, at);
-        if self.is_refused {
-            self.book(Way::Forward, who_makes_room(kind), last, at);
-            return;
-        }
-        let from = *self.idle_from.get_or_insert(last);
-        if let Some(turn) = turn {
-            self.book(Way::Forward, turn, from, at);
-            self.idle_from = None;
         }
     }
 
@@ -556,10 +492,14 @@ impl Connection {
 
     /// Nothing more comes; of a connection that is still open the time until `end` is known.
     pub(super) fn finish(&mut self, end: Option<u64>) {
+        let is_called = self.is_reading || self.is_writing || self.is_refused;
+        if let Some(kind) = self.local().filter(|_| is_called && end.is_some()) {
+            self.settle_ran(kind);
+        }
         self.users.nobody_acts();
         if let (Some(_), Some(kind)) = (self.first, self.local()) {
             // It may be closed since its last call, which is not seen.
-            let end = end.filter(|_| self.is_reading || self.is_writing || self.is_refused);
+            let end = end.filter(|_| is_called);
             self.advance_local(end.unwrap_or(self.last).max(self.last), kind, None, false);
             let is_full = kind.is_bluetooth() || self.state.as_ref().is_some_and(|state| state.send_buffer_full);
             let turn = match self.is_writing {

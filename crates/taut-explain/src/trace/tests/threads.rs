@@ -92,6 +92,29 @@ fn the_thread_that_reads_late_is_named_and_its_twin_is_not() {
     }
 }
 
+/// A socket that is known by its calls may be closed with something left in it, and its thread goes on with others.
+#[test]
+fn waits_of_a_thread_after_the_last_call_on_a_socket_count_only_if_another_one_comes() {
+    for is_read in [false, true] {
+        let mut story = Threaded::new(5, 1);
+        story.comes(0, 2, 0);
+        story.reads(10, 2, 12, 0);
+        story.comes(100, 2, 8);
+        for round in 0..100 {
+            let ran = What::Task(Task::Ran { waited_ns: MS });
+            story.tell(200 + 2 * round, (2, Some(12)), Way::Backward, ran, (0, 0));
+        }
+        if is_read {
+            story.reads(600, 2, 12, 8);
+        }
+        let traced = story.end(1000);
+        let expected = if is_read { [410, 100, 0] } else { [10, 0, 0] };
+        assert_eq!(rows_ms(&traced.threads), [(12, expected)]);
+        let [received] = traced.worst.as_slice() else { panic!("{:#?}", traced.worst) };
+        assert_eq!(received.span_ns, if is_read { 600 * MS } else { 100 * MS });
+    }
+}
+
 /// One that never reads is the one that did before; of several nobody knows which.
 #[test]
 fn what_is_not_read_any_more_is_laid_to_the_only_reader() {
