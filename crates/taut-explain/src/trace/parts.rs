@@ -29,23 +29,38 @@ pub(super) struct Load {
     pub(super) thread: Option<u32>,
 }
 
-impl Load {
-    /// With what was held right after it by the same holder.
-    fn with(self, next: Self) -> Self {
-        let bytes = match (self.bytes, next.bytes) {
-            (Some([from, to]), Some([_, next])) => Some([from, to.max(next)]),
-            (one, other) => one.or(other),
-        };
-        Self { bytes, thread: next.thread.or(self.thread) }
-    }
-}
-
 /// Some time of one direction, and whose it was.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     pub(super) holder: Holder,
     pub(super) episode: Episode,
     pub(super) load: Load,
+    /// By how much the load's thread had more of it than the others.
+    lead: u64,
+}
+
+impl Part {
+    fn new(holder: Holder, (from, to): (u64, u64), load: Load) -> Self {
+        Self { holder, episode: Episode { from, to, places: (0, 0) }, load, lead: to - from }
+    }
+
+    /// It goes on with what the same holder had right after it. Its thread is the one that had more than half of it, if
+    /// one had: with a majority vote over time, which needs no table of threads.
+    fn go_on(&mut self, to: u64, load: Load) {
+        let length = to - self.episode.to;
+        self.episode.to = to;
+        self.load.bytes = match (self.load.bytes, load.bytes) {
+            (Some([from, to]), Some([_, next])) => Some([from, to.max(next)]),
+            (one, other) => one.or(other),
+        };
+        if self.load.thread == load.thread {
+            self.lead += length;
+        } else if length > self.lead {
+            (self.load.thread, self.lead) = (load.thread, length - self.lead);
+        } else {
+            self.lead -= length;
+        }
+    }
 }
 
 /// Each nanosecond of both directions to one holder.
@@ -89,13 +104,9 @@ impl Parts {
         }
         let open = &mut self.open[way as usize];
         match open {
-            Some(part) if part.holder == holder && part.episode.to == from => {
-                part.episode.to = to;
-                part.load = part.load.with(load);
-            }
+            Some(part) if part.holder == holder && part.episode.to == from => part.go_on(to, load),
             _ => {
-                let part = Part { holder, episode: Episode { from, to, places: (0, 0) }, load };
-                if let Some(done) = open.replace(part) {
+                if let Some(done) = open.replace(Part::new(holder, (from, to), load)) {
                     self.close(way, done);
                 }
             }
@@ -115,7 +126,7 @@ impl Parts {
             return;
         }
         self.open[FORWARD] = None;
-        for Part { holder, episode, load } in queued.into_iter().chain([part]) {
+        for Part { holder, episode, load, .. } in queued.into_iter().chain([part]) {
             let lost_from = from.clamp(episode.from, episode.to);
             self.book(Way::Forward, holder, (episode.from, lost_from), load);
             self.book(Way::Forward, by, (lost_from, episode.to), load);

@@ -93,6 +93,8 @@ pub(super) struct Users {
     callers: [Callers; 2],
     /// The thread that acts just now, and so ends what waited for that.
     actor: Option<(Way, u32)>,
+    /// The thread that wrote last, before what happens now: one that begins to write had no part in it yet.
+    wrote: Option<u32>,
     laid: [Laid; 2],
 }
 
@@ -106,12 +108,16 @@ impl Users {
             _ => None,
         };
         self.actor = way.zip(event.who.map(|task| task.0));
+        let begins_to_write = event.direction == Way::Forward
+            && matches!(event.what, What::Reached(Stamp::WriteBegin) | What::Call(Call::Begin { .. }));
+        let had_written = self.callers[Way::Forward.index()].last;
         // One that runs is about to call.
         if let Some((way, thread)) = self.actor.filter(|_| !matches!(event.what, What::Task(_))) {
             let callers = &mut self.callers[way.index()];
             callers.are_several |= callers.last.is_some_and(|last| last != thread);
             callers.last = Some(thread);
         }
+        self.wrote = if begins_to_write { had_written } else { self.callers[Way::Forward.index()].last };
     }
 
     /// A thread runs, and is about to call.
@@ -122,6 +128,7 @@ impl Users {
     /// What comes next is no event.
     pub(super) const fn nobody_acts(&mut self) {
         self.actor = None;
+        self.wrote = self.callers[Way::Forward.index()].last;
     }
 
     /// The thread that a time is laid to: the one that ends it, or else the only one that ever called.
@@ -141,7 +148,7 @@ impl Users {
     /// The thread of a wait: of what is sent the one that wrote last.
     pub(super) fn of_wait(&self, way: Way, holder: Holder) -> Option<u32> {
         match way {
-            Way::Forward => self.callers[way.index()].last,
+            Way::Forward => self.wrote,
             Way::Backward => self.laid_to(way, holder),
         }
     }

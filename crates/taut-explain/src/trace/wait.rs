@@ -33,7 +33,7 @@ pub struct TracedWait {
     /// the trace saw. Both are the same where only the place is known.
     pub bytes: Option<[u64; 2]>,
     /// Of what is sent the thread that wrote last; of what was received the one that then read, or ran, or else the
-    /// only one that ever read.
+    /// only one that ever read. Where it changed meanwhile, the one that had more than half of the time, if one had.
     pub thread: Option<u32>,
     /// Name and number of its process, where known.
     pub program: Option<String>,

@@ -185,6 +185,30 @@ fn a_held_write_is_told_with_its_place_among_the_bytes_and_its_thread() {
     assert_eq!((times(messages.acknowledged), times(messages.read)), ((1, 42, 42), (0, 0, 0)));
 }
 
+/// A thread that only ends a wait, or its last moment, is not the one that data waited for.
+#[test]
+fn a_wait_is_of_the_thread_that_had_most_of_it() {
+    let mut story = Threaded::new(5, 1);
+    story.comes(0, 2, 0);
+    story.tell(300, (2, Some(11)), Way::Backward, What::Reached(Stamp::Read), (0, 4));
+    story.state(300, 2, 4);
+    story.tell(310, (2, Some(12)), Way::Backward, What::Reached(Stamp::Read), (4, 8));
+    story.state(310, 2, 0);
+    let mut write = |at, thread, what, bytes| story.tell(at, (0, Some(thread)), Way::Forward, what, bytes);
+    write(0, 7, What::Reached(Stamp::WriteBegin), (0, 0));
+    write(0, 7, What::Reached(Stamp::Scheduled), (0, 16));
+    write(0, 7, What::State(on_the_way(48)), (0, 0));
+    write(0, 7, What::Reached(Stamp::WriteEnd), (0, 64));
+    // Another one writes, and all goes.
+    write(40, 8, What::Reached(Stamp::WriteBegin), (64, 64));
+    write(40, 8, What::Reached(Stamp::Scheduled), (16, 2000));
+    write(40, 8, What::State(on_the_way(0)), (0, 0));
+    let traced = story.end(400);
+    let waits: Vec<_> = traced.waits.iter().map(|wait| (wait.held_ns / MS, wait.thread, wait.bytes)).collect();
+    assert_eq!(waits, [(310, Some(11), Some([0, 8])), (40, Some(7), Some([16, 64]))]);
+    assert_eq!(rows_ms(&traced.threads), [(11, [300, 0, 0]), (12, [10, 0, 0])]);
+}
+
 /// The other end counts by the same numbers of TCP, which may have run over at one of them.
 #[test]
 fn a_message_is_followed_until_the_other_end_has_read_it() {
