@@ -9,6 +9,8 @@ struct Place {
     /// Up to there nothing waits.
     from: u64,
     to: u64,
+    /// Events were lost: until where nothing waits is told by the next of what leaves, or is read.
+    is_lost: bool,
 }
 
 /// Both directions of a connection.
@@ -24,6 +26,9 @@ impl Places {
             let place = &mut self.0[way.index()];
             place.first.get_or_insert(event.bytes.start);
             place.to = place.to.max(event.bytes.end);
+            if matches!(stamp, Stamp::Scheduled | Stamp::Read) && std::mem::take(&mut place.is_lost) {
+                place.from = place.from.max(event.bytes.start);
+            }
         }
     }
 
@@ -32,6 +37,7 @@ impl Places {
     pub(super) fn done(&mut self, event: &Event, is_local: bool) {
         let bytes = event.bytes;
         let (way, from) = match event.what {
+            What::Gap => return self.0.iter_mut().for_each(|place| place.is_lost = true),
             What::Reached(Stamp::WriteBegin) if is_local => (Way::Forward, bytes.start),
             What::Reached(Stamp::Scheduled) => (Way::Forward, bytes.end),
             What::Reached(Stamp::Read) => (Way::Backward, bytes.end),
@@ -39,12 +45,13 @@ impl Places {
         };
         let place = &mut self.0[way.index()];
         place.from = place.from.max(from);
+        place.is_lost = false;
     }
 
     /// What a holder has: the first byte, and the one after the last; equal where the source tells no length.
     pub(super) fn waiting(&self, way: Way, holder: Holder, state: Option<&SocketState>) -> Option<[u64; 2]> {
         let place = &self.0[way.index()];
-        let first = place.first?;
+        let first = place.first.filter(|_| !place.is_lost)?;
         let (mut from, mut to) = (place.from.max(first), place.to.max(first));
         if let Some(state) = state.filter(|_| way == Way::Forward) {
             to = to.max(from.saturating_add(state.unsent_bytes.into()));

@@ -185,6 +185,32 @@ fn a_held_write_is_told_with_its_place_among_the_bytes_and_its_thread() {
     assert_eq!((times(messages.acknowledged), times(messages.read)), ((1, 42, 42), (0, 0, 0)));
 }
 
+/// What went while events were lost waits no more.
+#[test]
+fn the_bytes_of_a_wait_after_lost_events_are_those_that_waited_then() {
+    let mut story = Threaded::new(5, 0);
+    for (id, from) in [(0, 0), (1, 5000)] {
+        let (write, ends) = (What::Reached(Stamp::WriteEnd), (from, from + 16));
+        story.tell(0, (id, Some(7)), Way::Forward, What::Reached(Stamp::WriteBegin), (from, from));
+        story.tell(0, (id, Some(7)), Way::Forward, What::Reached(Stamp::Scheduled), ends);
+        story.tell(0, (id, Some(7)), Way::Forward, write, ends);
+    }
+    story.tell(10, (0, None), Way::Forward, What::Gap, (0, 0));
+    story.tell(10, (0, None), Way::Forward, What::State(on_the_way(48)), (0, 0));
+    story.tell(30, (0, None), Way::Forward, What::Reached(Stamp::Acknowledged), (952, 1000));
+    story.tell(50, (0, None), Way::Forward, What::Reached(Stamp::Scheduled), (1000, 1048));
+    story.state(50, 0, 0);
+    story.tell(50, (1, None), Way::Forward, What::Gap, (0, 0));
+    story.state(50, 1, 8);
+    story.reads(60, 1, 9, 1000);
+    // Nobody tells how far this one has read.
+    story.tell(60, (1, None), Way::Forward, What::Gap, (0, 0));
+    story.state(60, 1, 8);
+    let traced = story.end(65);
+    let waits: Vec<_> = traced.waits.iter().map(|wait| (wait.held_ns / MS, wait.bytes)).collect();
+    assert_eq!(waits, [(40, Some([1000, 1048])), (10, Some([0, 8])), (5, None)]);
+}
+
 /// A thread that only ends a wait, or its last moment, is not the one that data waited for.
 #[test]
 fn a_wait_is_of_the_thread_that_had_most_of_it() {
