@@ -4,21 +4,21 @@ use std::collections::VecDeque;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taut_event::{Event, Stamp, What};
+use taut_event::{Call, Direction as Way, Event, Stamp, What};
 
 use crate::tcp::sample::Sample;
 use crate::words;
 
 /// So many of a connection are followed at once. One that is written meanwhile is not.
 const MOST: usize = 64;
-/// Threads that write at once.
+/// Threads that write at once. Of more the one that began first is not followed: it may have ended in its call.
 const MOST_BEGUN: usize = 8;
 
 /// How long messages took that a program wrote, each from the begin of its write. A message is what one write hands
 /// over. At most 64 of a connection are followed at once.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct TracedMessages {
-    /// Messages that were followed. Those that are missing below did not get so far while it was traced.
+    /// Messages that were followed. Those that are missing below were not seen to get so far.
     pub followed: u64,
     /// Until the last byte had left the socket.
     pub left: MessageTimes,
@@ -102,17 +102,20 @@ impl Messages {
         let (at, bytes, who) = (event.at.as_nanos(), event.bytes, event.who.map(|task| task.0));
         match event.what {
             What::Reached(Stamp::WriteBegin) => {
-                self.begun.retain(|(thread, _)| *thread != who);
-                if self.begun.len() < MOST_BEGUN {
-                    self.begun.push((who, at));
+                self.take_begun(who);
+                if self.begun.len() >= MOST_BEGUN {
+                    self.begun.remove(0);
                 }
+                self.begun.push((who, at));
             }
             What::Reached(Stamp::WriteEnd) => {
-                let begun = self.begun.iter().position(|(thread, _)| *thread == who);
-                if let Some(place) = begun.filter(|_| !bytes.is_empty()) {
-                    self.written(self.begun[place].1, bytes.end);
-                    self.begun.swap_remove(place);
+                if let Some(begin) = self.take_begun(who).filter(|_| !bytes.is_empty()) {
+                    self.written(begin, bytes.end);
                 }
+            }
+            // It has written nothing.
+            What::Call(Call::End { .. }) if event.direction == Way::Forward => {
+                self.take_begun(who);
             }
             What::Reached(Stamp::Scheduled) => self.reaches(Stage::Left, at, bytes.end),
             What::Reached(Stamp::Acknowledged) => self.reaches(Stage::Acknowledged, at, bytes.end),
@@ -123,6 +126,20 @@ impl Messages {
             }
             _ => {}
         }
+    }
+
+    /// When the thread began to write.
+    fn take_begun(&mut self, who: Option<u32>) -> Option<u64> {
+        let place = self.begun.iter().position(|(thread, _)| *thread == who)?;
+        Some(self.begun.remove(place).1)
+    }
+
+    /// Events of the other end were lost. When it has read what is open is not known.
+    pub(super) fn loses_reads(&mut self) {
+        let index = Stage::Read as usize;
+        self.so_far[index] = None;
+        self.open.iter_mut().for_each(|message| message.has[index] = true);
+        self.forget_done();
     }
 
     /// The other end has read up to there.

@@ -346,10 +346,13 @@ impl Sink for Trace {
                     self.radio.joins(event.flow.0, &end, connection, at);
                     self.begins_by(self.radio.begin(event.flow.0));
                 }
-                What::Reached(Stamp::Read) if !connection.is_bluetooth() => {
+                What::Reached(Stamp::Read) | What::Gap if !connection.is_bluetooth() => {
                     let peer = self.peer_of(key).and_then(|id| self.connections.get_mut(id as usize)?.as_mut());
                     if let Some(peer) = peer {
-                        peer.messages.read(at, event.bytes.end);
+                        match event.what {
+                            What::Gap => peer.messages.loses_reads(),
+                            _ => peer.messages.read(at, event.bytes.end),
+                        }
                     }
                 }
                 _ if connection.is_bluetooth() => self.radio.program(event.flow.0, event, connection),

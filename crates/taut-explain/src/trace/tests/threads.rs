@@ -185,6 +185,44 @@ fn a_held_write_is_told_with_its_place_among_the_bytes_and_its_thread() {
     assert_eq!((times(messages.acknowledged), times(messages.read)), ((1, 42, 42), (0, 0, 0)));
 }
 
+/// Thirty threads find no room, and half of them end in their call.
+#[test]
+fn threads_that_write_nothing_hide_no_message() {
+    let mut story = Threaded::new(5, 0);
+    let mut write = |at, thread, what, bytes| story.tell(at, (0, Some(thread)), Way::Forward, what, bytes);
+    for thread in 10..40 {
+        write(0, thread, What::Reached(Stamp::WriteBegin), (0, 0));
+        if thread % 2 == 0 {
+            write(0, thread, What::Call(Call::End { number: 1, result: -11 }), (0, 0));
+        }
+    }
+    write(1, 7, What::Reached(Stamp::WriteBegin), (0, 0));
+    write(3, 7, What::Reached(Stamp::Scheduled), (0, 16));
+    write(4, 7, What::Reached(Stamp::WriteEnd), (0, 16));
+    let messages = story.end(10).worst.iter().find_map(|direction| direction.messages).unwrap();
+    assert_eq!((messages.followed, messages.left.longest_ns), (1, 2 * MS));
+}
+
+/// Of a message that may have been read while events of the other end were lost nobody knows how long that took.
+#[test]
+fn a_read_that_may_have_been_lost_is_no_time_of_a_message() {
+    let mut story = Threaded::new(5, 0);
+    for (at, from) in [(0, 0), (600, 48)] {
+        let bytes = (from, from + 48);
+        story.tell(at, (0, Some(1)), Way::Forward, What::Reached(Stamp::WriteBegin), (from, from));
+        story.tell(at + 1, (0, Some(1)), Way::Forward, What::Reached(Stamp::Scheduled), bytes);
+        story.tell(at + 2, (0, Some(1)), Way::Forward, What::Reached(Stamp::WriteEnd), bytes);
+        if at == 0 {
+            story.tell(at + 5, (1, None), Way::Forward, What::Gap, (0, 0));
+            story.tell(at + 500, (1, Some(2)), Way::Backward, What::Reached(Stamp::Read), (0, 8));
+        }
+        story.tell(at + 510, (1, Some(2)), Way::Backward, What::Reached(Stamp::Read), bytes);
+    }
+    let messages = story.end(2000).worst.iter().find_map(|direction| direction.messages).unwrap();
+    assert_eq!((messages.followed, messages.left.messages, messages.read.messages), (2, 2, 1));
+    assert_eq!(messages.read.longest_ns, 510 * MS);
+}
+
 /// What went while events were lost waits no more.
 #[test]
 fn the_bytes_of_a_wait_after_lost_events_are_those_that_waited_then() {
