@@ -56,7 +56,7 @@ pub struct Trace {
     kept: usize,
     start: Option<u64>,
     end: u64,
-    worst: Vec<(u64, TracedDirection)>,
+    worst: Vec<Kept>,
     totals: BTreeMap<Holder, (u64, u64)>,
     causes: Causes,
     /// Those that are open, each as the end that is traced and the other one, with the number of its flow.
@@ -74,6 +74,24 @@ pub struct Trace {
     radio: Radio,
     threads: Threads,
     waits: Waits,
+}
+
+/// A report that is kept.
+#[derive(Debug)]
+struct Kept {
+    weight: u64,
+    /// When the trace had begun, as far as was known: a connection may be told of only when it is accepted, with what
+    /// came for it since it opened.
+    start: u64,
+    direction: TracedDirection,
+}
+
+impl Kept {
+    /// All its begins counted from the trace's `start`.
+    fn since(mut self, start: u64) -> TracedDirection {
+        self.direction.begins_later(self.start.saturating_sub(start));
+        self.direction
+    }
 }
 
 /// Sums over what traced programs wrote by TCP.
@@ -184,7 +202,7 @@ impl Trace {
             threads: self.threads.finish(self.waits.most),
             waits: self.waits.finish(self.start.unwrap_or_default()),
             start_ns: self.start,
-            worst: self.worst.into_iter().map(|(_, direction)| direction).collect(),
+            worst: self.worst.into_iter().map(|kept| kept.since(self.start.unwrap_or_default())).collect(),
             start: self.start.map(Instant::from_nanos),
         }
     }
@@ -244,13 +262,14 @@ impl Trace {
                 *total = (total.0.saturating_add(held.held_ns), total.1 + held.episodes);
             }
             let weight = report::weight(direction.is_outgoing, &direction.verdicts);
-            let place = self.worst.partition_point(|(known, other)| (*known, other.bytes) >= (weight, direction.bytes));
+            let is_worse = |kept: &Kept| (kept.weight, kept.direction.bytes) >= (weight, direction.bytes);
+            let place = self.worst.partition_point(is_worse);
             if place < self.kept {
                 if !is_of_radio {
                     direction.picture = most.and_then(|most| breakdown.picture(start, most));
                 }
                 self.worst.truncate(self.kept - 1);
-                self.worst.insert(place, (weight, direction));
+                self.worst.insert(place, Kept { weight, start, direction });
             }
         }
         self.radio.forget(id.0);

@@ -129,6 +129,16 @@ pub struct TracedDirection {
     pub picture: Option<Picture>,
 }
 
+impl TracedDirection {
+    /// The trace began so much earlier than was known.
+    pub(super) fn begins_later(&mut self, by: u64) {
+        let stalls = self.breakdown.iter_mut().flat_map(|held| &mut held.longest).map(|stall| &mut stall.begin_ns);
+        let spans = self.picture.iter_mut().flat_map(|picture| &mut picture.spans).map(|span| &mut span.begin_ns);
+        let begins = stalls.chain(spans).chain([&mut self.begin_ns]);
+        begins.for_each(|begin| *begin = begin.saturating_add(by));
+    }
+}
+
 /// Before there were others.
 fn tcp() -> String {
     "tcp".to_owned()

@@ -41,7 +41,7 @@ impl Trace {
         let open = self.connections.iter().flatten().take(MOST_JUDGED);
         let open = open.flat_map(|connection| judged(connection)).flat_map(|direction| found_in(&direction));
         let mut found: Vec<FoundSoFar> =
-            self.worst.iter().flat_map(|(_, direction)| found_in(direction)).chain(open).collect();
+            self.worst.iter().flat_map(|kept| found_in(&kept.direction)).chain(open).collect();
         found.sort_by_key(|found| Reverse(found.held_ns));
         found
     }

@@ -185,6 +185,27 @@ fn a_held_write_is_told_with_its_place_among_the_bytes_and_its_thread() {
     assert_eq!((times(messages.acknowledged), times(messages.read)), ((1, 42, 42), (0, 0, 0)));
 }
 
+/// What came for a connection before it was accepted is told late, when others may be over.
+#[test]
+fn begins_count_from_what_came_first_whenever_that_was_told() {
+    let mut story = Threaded::new(5, 1);
+    story.comes(1000, 2, 0);
+    story.reads(1030, 2, 12, 0);
+    story.0.close(FlowId(2), Closed::Ended);
+    story.tell(400, (0, None), Way::Backward, What::Awaits, (0, 0));
+    story.state(400, 0, 0);
+    story.comes(410, 0, 0);
+    story.tell(1100, (0, Some(11)), Way::Backward, What::Accepted, (0, 0));
+    story.reads(1100, 0, 11, 0);
+    let traced = story.end(1200);
+    let over = traced.worst.iter().find(|direction| direction.transport == "unix").unwrap();
+    let stall = over.breakdown.iter().find(|held| held.holder == "receiving_program").unwrap().longest[0].begin_ns;
+    let span = over.picture.as_ref().unwrap().spans[0].begin_ns;
+    let wait = traced.waits.iter().find(|wait| wait.transport == "unix").unwrap().begin_ns;
+    assert_eq!(traced.start_ns, Some(400 * MS));
+    assert_eq!([over.begin_ns, stall, span, wait], [600 * MS; 4]);
+}
+
 /// Thirty threads find no room, and half of them end in their call.
 #[test]
 fn threads_that_write_nothing_hide_no_message() {
