@@ -115,15 +115,21 @@ impl Follower {
             self.lost = lost;
             self.gaps += 1;
         }
-        for socket in self.sockets.values_mut().filter(|socket| socket.gaps != self.gaps) {
+        // A table has no order, and two traces of the same are to tell the same.
+        let number = |socket: &Socket| socket.flow.map(|flow| flow.0);
+        let mut missed: Vec<&mut Socket> =
+            self.sockets.values_mut().filter(|socket| socket.gaps != self.gaps).collect();
+        missed.sort_unstable_by_key(|socket| number(socket));
+        for socket in missed {
             socket.gaps = self.gaps;
             Events::new(at, None, socket.flow, sink).tell(Direction::Forward, Happened::Gap, 0, 0);
         }
         self.others.end(self.gaps, at, sink);
         // What was left in them may never be read: that a program closes these is not seen.
-        let closed: Vec<u64> =
-            self.sockets.iter().filter(|(_, socket)| socket.is_closed).map(|(address, _)| *address).collect();
-        closed.into_iter().for_each(|address| self.forget(address, sink));
+        let closed = self.sockets.iter().filter(|(_, socket)| socket.is_closed);
+        let mut closed: Vec<(Option<u32>, u64)> = closed.map(|(&address, socket)| (number(socket), address)).collect();
+        closed.sort_unstable();
+        closed.into_iter().for_each(|(_, address)| self.forget(address, sink));
     }
 
     /// The connections whose first segment, or first data, was sent again since the last time.
@@ -131,7 +137,7 @@ impl Follower {
         let asked = |socket: &mut Socket| std::mem::take(&mut socket.is_unanswered) && socket.flow.is_some();
         let sockets =
             self.sockets.iter_mut().filter_map(|(&address, socket)| asked(socket).then_some((address, socket)));
-        sockets.map(|(address, socket)| (address, socket.ends)).collect()
+        in_order(sockets.map(|(address, socket)| (address, socket.ends)))
     }
 
     /// Takes the bytes of one record.
@@ -246,6 +252,7 @@ impl Follower {
     /// A thread has ended, and its process may be gone by now.
     fn named(&mut self, record: &Record<'_>) {
         self.threads.end(record.thread, record.process);
+        self.pollers.remove(&record.thread);
         let end = record.name.iter().position(|&byte| byte == 0).unwrap_or(record.name.len());
         if self.ended.len() < MOST_NAMES {
             self.ended.push((record.process, String::from_utf8_lossy(&record.name[..end]).into_owned()));
@@ -262,7 +269,7 @@ impl Follower {
             matches!(socket.accept, Accept::Waits { look } if is_end || look <= now) && !socket.is_closed
         };
         let found = self.sockets.iter().filter(|(_, socket)| awaits(socket));
-        let found: Vec<(u64, Ends)> = found.map(|(&address, socket)| (address, socket.ends)).collect();
+        let found = in_order(found.map(|(&address, socket)| (address, socket.ends)));
         if !found.is_empty() {
             self.next_look = now + every;
         }
@@ -391,6 +398,13 @@ impl Follower {
             self.ids.give_back(id);
         }
     }
+}
+
+/// Sockets by their addresses and ports: they come from a table, which has no order.
+fn in_order(sockets: impl Iterator<Item = (u64, Ends)>) -> Vec<(u64, Ends)> {
+    let mut sockets: Vec<(u64, Ends)> = sockets.collect();
+    sockets.sort_unstable_by_key(|(address, ends)| (*ends, *address));
+    sockets
 }
 
 /// Whether a socket with these ends may be the one that had the others before it was closed.

@@ -187,6 +187,20 @@ fn connections_that_wait_are_looked_at_together() {
     assert_eq!(looks, [1, 0, 0, 2, 0]);
 }
 
+/// They come from a table without an order, and two traces of the same are to tell the same.
+#[test]
+fn connections_are_looked_at_in_the_order_of_their_ports() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    for number in 0..50_u64 {
+        let mut opened = Made::new(What::Opened, 0x10_0000 + 0x40 * number);
+        let ports = u64::from(4000_u16.to_be()) | (5000 - number) << 16;
+        tell(&mut follower, &mut heard, opened.set(Known::State, 3).set(Known::PortPair, ports));
+    }
+    let (now, every) = (Instant::from_nanos(1_000_000_000), Duration::from_millis(500));
+    let found: Vec<Ends> = follower.awaiting(now, every, false).into_iter().map(|(_, ends)| ends).collect();
+    assert!(found.len() == 50 && found.is_sorted(), "{found:?}");
+}
+
 #[test]
 fn of_many_calls_on_what_is_not_connected_the_earliest_is_forgotten() {
     let (mut follower, mut heard) = (follower(), Heard::default());

@@ -312,6 +312,24 @@ fn calls_of_two_threads_on_one_socket_are_kept_apart() {
     assert_eq!(heard.releases(), [Release::Call]);
 }
 
+/// It wrote nothing, whatever another thread wrote meanwhile.
+#[test]
+fn a_write_that_fails_is_refused_though_another_thread_writes() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    let other = |what, result: i64, written: u64| {
+        let mut made = call(what, result, written);
+        made.long(at::TASK, 7 << 32 | 9);
+        made
+    };
+    tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
+    tell(&mut follower, &mut heard, &other(What::Call, 0, 0));
+    tell(&mut follower, &mut heard, &other(What::Return, 40, 40));
+    tell(&mut follower, &mut heard, &call(What::Return, EAGAIN.into(), 40));
+    assert_eq!(heard.stamps(), [(Stamp::WriteBegin, 0), (Stamp::WriteBegin, 0), (Stamp::WriteEnd, 40)]);
+    let refused = Happened::Call(Call::End { number: WRITE as u16, result: EAGAIN });
+    assert!(heard.events.iter().any(|(_, what, _)| *what == refused), "{:?}", heard.events);
+}
+
 #[test]
 fn what_sent_the_acknowledgement_is_told_where_the_peer_is_seen() {
     let release = |is_seen: bool, timer: u64| {
@@ -494,6 +512,20 @@ fn a_unix_socket_that_no_call_was_seen_on_is_not_met_and_lost_records_are_a_gap(
     assert!(heard.state().send_buffer_full);
     let number = libc::SYS_sendto as u16;
     assert_eq!(heard.events.last().unwrap().1, Happened::Call(Call::End { number, result: -11 }));
+}
+
+/// It was the same socket before its program connected it.
+#[test]
+fn the_first_call_on_a_socket_of_udp_may_be_before_it_was_connected() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    for (inode, ns, peer) in [(5, 100, 0_u16), (5, 500, 53), (6, 900, 53)] {
+        let ports = u64::from(peer.to_be()) | 4000 << 16;
+        let set = [(Known::Family, 2), (Known::PortPair, ports)];
+        tell_other(&mut follower, &mut heard, &other(What::SocketCall, inode, ns, libc::SYS_recvfrom, 0, &set));
+        let expected = if inode == 5 { 100 } else { ns };
+        assert_eq!(follower.others.first_call(inode), Some(Instant::from_nanos(expected)));
+    }
+    assert_eq!((heard.flows.len(), heard.closed), (3, 2));
 }
 
 proptest! {

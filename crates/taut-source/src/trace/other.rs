@@ -101,7 +101,9 @@ impl Others {
             .known
             .iter()
             .filter_map(|(&address, other)| Some(Unnamed { address, process: other.unnamed?, inode: other.key.inode }));
-        unnamed.collect()
+        let mut unnamed: Vec<Unnamed> = unnamed.collect();
+        unnamed.sort_unstable_by_key(|one| (one.inode, one.address));
+        unnamed
     }
 
     /// Tells which channel such a socket is an end of.
@@ -119,7 +121,10 @@ impl Others {
 
     /// Records were lost, and nothing more is read.
     pub(super) fn end(&mut self, gaps: u64, at: Instant, sink: &mut impl Sink) {
-        for other in self.known.values_mut().filter(|other| other.gaps != gaps) {
+        let mut missed: Vec<&mut Other> = self.known.values_mut().filter(|other| other.gaps != gaps).collect();
+        // A table has no order.
+        missed.sort_unstable_by_key(|other| other.flow.0);
+        for other in missed {
             other.gaps = gaps;
             Events::new(at, None, Some(other.flow), sink).tell(Direction::Forward, Happened::Gap, 0, 0);
         }
@@ -144,10 +149,14 @@ impl Others {
 
     fn meet(&mut self, layouts: &Layouts, record: &Record<'_>, gaps: u64, ids: &mut FlowIds, sink: &mut impl Sink) {
         let Some(key) = key(layouts, record) else { return };
+        let mut met = Instant::from_nanos(record.ns);
         if let Some(known) = self.known.get(&record.socket) {
             // An address of the kernel is used again; a socket of UDP that is connected elsewhere is another flow.
             if known.key == key {
                 return;
+            }
+            if known.key.inode == key.inode {
+                met = known.met;
             }
             sink.close(known.flow, Closed::Ended);
             ids.give_back(known.flow);
@@ -166,7 +175,7 @@ impl Others {
         let other = Other {
             key,
             flow,
-            met: Instant::from_nanos(record.ns),
+            met,
             out: 0,
             inward: 0,
             calls: Vec::new(),
@@ -214,9 +223,11 @@ impl Other {
         match record.what {
             What::SocketCall | What::PipeCall => {
                 self.calls.retain(|&(thread, _)| thread != record.thread);
-                if self.calls.len() < MOST_CALLS {
-                    self.calls.push((record.thread, room.taken));
+                // Of more the one that began first has ended in its call, or waits for long.
+                if self.calls.len() >= MOST_CALLS {
+                    self.calls.remove(0);
                 }
+                self.calls.push((record.thread, room.taken));
                 events.tell(Direction::Forward, room.state(0), 0, 0);
                 let begin = Happened::Call(Call::Begin { number: record.number as u16 });
                 if is_send && self.key.kind.is_bluetooth() {
@@ -231,7 +242,7 @@ impl Other {
             }
             What::SocketReturn | What::PipeReturn => {
                 let begun = self.calls.iter().position(|&(thread, _)| thread == record.thread);
-                let taken = begun.map_or(0, |at| self.calls.swap_remove(at).1);
+                let taken = begun.map_or(0, |at| self.calls.remove(at).1);
                 self.end(record, is_send, room, taken, &mut events);
             }
             _ => {

@@ -279,9 +279,11 @@ impl Socket {
         let call = CallBegun { thread: record.thread, is_send, write_seq: now.write_seq, copied_seq: now.copied_seq };
         // A thread makes one call at a time: the end of an older one was not seen.
         self.take_call(record.thread);
-        if self.calls.len() < MOST_CALLS {
-            self.calls.push(call);
+        // Of more the one that began first may have ended in its call.
+        if self.calls.len() >= MOST_CALLS {
+            self.calls.remove(0);
         }
+        self.calls.push(call);
         if is_send {
             let from = self.out.of(now.write_seq);
             events.tell(Direction::Forward, Happened::Reached(Stamp::WriteBegin), from, from);
@@ -294,7 +296,7 @@ impl Socket {
 
     fn take_call(&mut self, thread: u32) -> Option<CallBegun> {
         let at = self.calls.iter().position(|call| call.thread == thread)?;
-        Some(self.calls.swap_remove(at))
+        Some(self.calls.remove(at))
     }
 
     fn end(&mut self, record: &Record<'_>, now: &Snapshot, events: &mut Events<'_, impl Sink>) {
@@ -302,7 +304,9 @@ impl Socket {
         let result = i32::try_from(record.result).unwrap_or(i32::MAX);
         let end = Happened::Call(Call::End { number: record.number as u16, result });
         if is_send(record.number) {
-            let written = begun.map_or(0, |call| ahead(now.write_seq, call.write_seq).max(0) as u64);
+            // What was written during a call that failed is another thread's.
+            let written = begun.filter(|_| result > 0);
+            let written = written.map_or(0, |call| ahead(now.write_seq, call.write_seq).max(0) as u64);
             let to = self.out.of(now.write_seq);
             if written > 0 {
                 let what = Happened::Reached(Stamp::WriteEnd);

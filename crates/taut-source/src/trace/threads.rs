@@ -1,6 +1,6 @@
 //! The process of each thread that made a call.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// So many that were met last are remembered, and at most as many before them.
 const MOST: usize = 32_768;
@@ -41,10 +41,11 @@ impl Threads {
         self.lately.get(&thread).or_else(|| self.before.get(&thread)).map(|known| known.process)
     }
 
-    /// All that are remembered, each with its process.
+    /// All that are remembered, each with its process, by their numbers.
     pub(super) fn all(&self) -> impl Iterator<Item = (u32, u32)> {
         let before = self.before.iter().filter(|(thread, _)| !self.lately.contains_key(*thread));
-        before.chain(&self.lately).map(|(&thread, known)| (thread, known.process))
+        let all = before.chain(&self.lately).map(|(&thread, known)| (thread, known.process));
+        all.collect::<BTreeMap<u32, u32>>().into_iter()
     }
 }
 
