@@ -68,7 +68,9 @@ pub(crate) fn lines(result: &Traced, clock: Option<HostClock>) -> Vec<String> {
         lines.extend(threads.rows.iter().map(|row| line(row.each_ref().map(String::as_str))));
     }
     if !result.waits.is_empty() {
-        lines.extend([String::new(), "Longest waits, from the begin of each:".to_owned()]);
+        let is_set = clock.is_some_and(|clock| clock.was_set_by() != 0);
+        let untold = if is_set { "; the time of day was set meanwhile, so it is not told" } else { "" };
+        lines.extend([String::new(), format!("Longest waits, from the begin of each{untold}:")]);
     }
     for wait in &result.waits {
         let bytes = wait.bytes.map_or_else(String::new, |range| format!(", {}", bytes(range)));
@@ -112,18 +114,34 @@ fn bytes([from, to]: [u64; 2]) -> String {
     }
 }
 
-/// `1.234567 s (2026-08-22 14:03:11.234567 UTC)`, since the trace's first event; the time of day where that is known.
+/// `1.234567 s (2026-08-22 14:03:11.234567 UTC)`, since the trace's first event; the time of day where that is known. If
+/// that was set meanwhile, or the host slept, nobody knows when.
 fn moment(start: Option<(u64, HostClock)>, begin_ns: u64) -> String {
     let micros = begin_ns / 1000;
     let since = format!("{}.{:06} s", units::count(micros / 1_000_000), micros % 1_000_000);
     let unix_ns = start
+        .filter(|(_, clock)| clock.was_set_by() == 0)
         .and_then(|(start, clock)| start.checked_add(begin_ns)?.checked_add_signed(clock.begin.time_of_day_ahead_ns));
     unix_ns.map_or_else(|| since.clone(), |ns| format!("{since} ({})", units::moment(ns)))
 }
 
 #[cfg(test)]
 mod tests {
+    use taut_explain::join::ClockReading;
+
     use super::*;
+
+    #[test]
+    fn a_time_of_day_that_was_set_meanwhile_is_not_told() {
+        let told = |set_by: i64| {
+            let read = |at_ns, ahead| ClockReading { at_ns, time_of_day_ahead_ns: ahead, uncertainty_ns: 10 };
+            let ahead = 1_000_000_000_000_000_000;
+            let clock = HostClock { begin: read(0, ahead), end: read(9_000_000, ahead + set_by) };
+            moment(Some((5000, clock)), 2_500_000)
+        };
+        assert_eq!(told(20), "0.002500 s (2001-09-09 01:46:40.002505 UTC)");
+        assert_eq!(told(3_600_000_000_000), "0.002500 s");
+    }
 
     #[test]
     fn threads_and_bytes_are_named_as_a_log_has_them() {

@@ -181,7 +181,9 @@ impl Laid {
             return;
         }
         let find = |rows: &[(Option<u32>, HeldByPrograms)], thread| rows.iter().position(|(known, _)| *known == thread);
-        let thread = thread.filter(|&own| self.0.len() < MOST_OF_DIRECTION || find(&self.0, Some(own)).is_some());
+        // The row of those that are not told apart is none of theirs.
+        let most = MOST_OF_DIRECTION + usize::from(find(&self.0, None).is_some());
+        let thread = thread.filter(|&own| self.0.len() < most || find(&self.0, Some(own)).is_some());
         let place = find(&self.0, thread).unwrap_or_else(|| {
             self.0.push((thread, HeldByPrograms::default()));
             self.0.len() - 1
@@ -240,6 +242,9 @@ mod tests {
         (0..1000).for_each(|thread| laid.add(Some(thread), Holder::ReceivingProgram, 3));
         laid.add(Some(0), Holder::Processor, 5);
         assert_eq!(laid.0.len(), MOST_OF_DIRECTION + 1, "and those that are not told apart");
+        let mut after = Laid::default();
+        [None].into_iter().chain((0..1000).map(Some)).for_each(|thread| after.add(thread, Holder::Processor, 1));
+        assert_eq!(after.0.len(), MOST_OF_DIRECTION + 1, "also where the first one is not known");
         let mut threads = Threads::default();
         threads.add(&laid);
         for thread in 2000..40_000 {

@@ -24,7 +24,7 @@ pub struct ClockReading {
 impl HostClock {
     /// By how much the time of day was set while it was traced, in nanoseconds: what the readings differ by beyond
     /// their errors. Slewing moves both clocks alike.
-    pub(super) fn was_set_by(&self) -> i64 {
+    pub fn was_set_by(&self) -> i64 {
         let Self { begin, end } = self;
         let by = end.time_of_day_ahead_ns.saturating_sub(begin.time_of_day_ahead_ns);
         let error = begin.uncertainty_ns.saturating_add(end.uncertainty_ns);
