@@ -151,10 +151,11 @@ impl Connection {
     /// Another write may wait if there `is_room` for it beside those of all connections.
     pub(super) fn event(&mut self, event: &Event, is_room: bool) {
         if let Some(kind) = self.local() {
-            if let What::Task(task) = event.what {
-                return self.local_task(task, event);
+            match event.what {
+                What::Task(task) => return self.local_task(task, event),
+                What::Gap => self.ran.clear(),
+                _ => self.settle_ran(kind),
             }
-            self.settle_ran(kind);
         }
         self.users.event(event);
         self.places.seen(event);
@@ -472,7 +473,10 @@ impl Connection {
         self.settle_unread(self.last);
         self.readiness.forget();
         self.state = None;
-        self.advance(at, None);
+        // One that is known by its calls alone may be closed: only its next call tells that it was there.
+        if self.local().is_none() {
+            self.advance(at, None);
+        }
         if self.accepting == Accepting::Waits {
             self.accepting = Accepting::MayWait;
         }

@@ -115,6 +115,21 @@ fn waits_of_a_thread_after_the_last_call_on_a_socket_count_only_if_another_one_c
     }
 }
 
+/// At the end of a trace that has lost records each socket is told so, also one that was closed long ago.
+#[test]
+fn a_socket_that_is_known_by_its_calls_ends_with_its_last_one_though_events_were_lost() {
+    let mut story = Threaded::new(5, 1);
+    story.comes(0, 2, 0);
+    story.reads(10, 2, 12, 0);
+    story.comes(100, 2, 8);
+    story.tell(200, (2, Some(12)), Way::Backward, What::Task(Task::Ran { waited_ns: MS }), (0, 0));
+    story.tell(900, (2, None), Way::Forward, What::Gap, (0, 0));
+    let traced = story.end(1000);
+    let [received] = traced.worst.as_slice() else { panic!("{:#?}", traced.worst) };
+    assert_eq!(held_ms(received), [("peer_turn", 90.0), ("receiving_program", 10.0)]);
+    assert_eq!((received.span_ns, received.remarks.len()), (100 * MS, 1));
+}
+
 /// One that never reads is the one that did before; of several nobody knows which.
 #[test]
 fn what_is_not_read_any_more_is_laid_to_the_only_reader() {
