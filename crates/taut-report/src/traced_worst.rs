@@ -114,8 +114,8 @@ fn bytes([from, to]: [u64; 2]) -> String {
     }
 }
 
-/// `1.234567 s (2026-08-22 14:03:11.234567 UTC)`, since the trace's first event; the time of day where that is known. If
-/// that was set meanwhile, or the host slept, nobody knows when.
+/// `1.234567 s (2026-08-22 14:03:11.234567 UTC)`, since the trace's first event; the time of day where that is known.
+/// If that was set meanwhile, or the host slept, nobody knows when.
 fn moment(start: Option<(u64, HostClock)>, begin_ns: u64) -> String {
     let micros = begin_ns / 1000;
     let since = format!("{}.{:06} s", units::count(micros / 1_000_000), micros % 1_000_000);

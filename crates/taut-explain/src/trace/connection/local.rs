@@ -6,7 +6,7 @@ use super::{Connection, EAGAIN, Ran, who_makes_room};
 
 /// A write that takes longer, into what was full meanwhile, has waited for room.
 const ROOM_NS: u64 = 100_000;
-/// So many waits for a processor are kept apart until a call comes. Of more the last one has the time of those after it.
+/// So many waits for a processor are kept apart until a call comes. The last of them has the time of those after it.
 const MOST_RAN: usize = 32;
 
 impl Connection {
