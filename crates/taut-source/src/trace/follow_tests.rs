@@ -528,6 +528,20 @@ fn the_first_call_on_a_socket_of_udp_may_be_before_it_was_connected() {
     assert_eq!((heard.flows.len(), heard.closed), (3, 2));
 }
 
+/// Its first datagram gives it a port, and the answer comes to the same socket.
+#[test]
+fn a_socket_of_udp_that_had_no_port_is_one_flow() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    for (number, own) in [(libc::SYS_sendto, 0), (libc::SYS_recvfrom, 4000)] {
+        let set = [(Known::Family, 2), (Known::PortPair, own << 16)];
+        tell_other(&mut follower, &mut heard, &other(What::SocketCall, 5, 100, number, 0, &set));
+        tell_other(&mut follower, &mut heard, &other(What::SocketReturn, 0, 200, number, 8, &set));
+    }
+    let FlowKey::Local(key) = heard.flows[0] else { panic!("{:?}", heard.flows) };
+    assert_eq!((key.kind, key.ends, heard.flows.len()), (LocalKind::Udp, None, 1));
+    assert_eq!(heard.stamps(), [(Stamp::WriteBegin, 0), (Stamp::WriteEnd, 8), (Stamp::Read, 8)]);
+}
+
 proptest! {
     #[test]
     fn no_record_is_too_wild(

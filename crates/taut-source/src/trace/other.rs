@@ -152,10 +152,11 @@ impl Others {
         let mut met = Instant::from_nanos(record.ns);
         if let Some(known) = self.known.get(&record.socket) {
             // An address of the kernel is used again; a socket of UDP that is connected elsewhere is another flow.
-            if known.key == key {
+            let is_same = known.key.kind == key.kind && known.key.inode == key.inode;
+            if known.key == key || is_same && known.key.ends.is_none() {
                 return;
             }
-            if known.key.inode == key.inode {
+            if is_same {
                 met = known.met;
             }
             sink.close(known.flow, Closed::Ended);
@@ -205,7 +206,9 @@ fn key(layouts: &Layouts, record: &Record<'_>) -> Option<LocalKey> {
         _ => {}
     }
     let (own, peer) = ends(&layouts.socket, record.copies)?;
-    Some(of(LocalKind::Udp, Some((address(own), address(peer)))))
+    // One that is bound by its first datagram has no port when that is sent.
+    let ends = (own.port() > 0).then(|| (address(own), address(peer)));
+    Some(of(LocalKind::Udp, ends))
 }
 
 impl Other {
