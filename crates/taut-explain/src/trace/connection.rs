@@ -56,6 +56,8 @@ pub(super) struct Connection {
     writes: Writes,
     /// Where the first byte that has not left stands.
     left_to: u64,
+    /// Where the first byte stands whose arrival was seen.
+    first_received: Option<u64>,
     release: Option<Release>,
     /// How what came was read.
     pub(super) readiness: Readiness,
@@ -115,6 +117,7 @@ impl Connection {
             is_from_start: false,
             writes: Writes::default(),
             left_to: 0,
+            first_received: None,
             release: None,
             readiness: Readiness::default(),
             users: Users::default(),
@@ -217,7 +220,16 @@ impl Connection {
                 self.left(at, bytes.start, bytes.end);
             }
             What::Reached(Stamp::Acknowledged) => self.timer_from = at,
-            What::Reached(Stamp::Received) => self.add_received(bytes.end - bytes.start),
+            What::Reached(Stamp::Received) => {
+                self.first_received.get_or_insert(bytes.start);
+                self.add_received(bytes.len());
+            }
+            What::Reached(Stamp::Read) => {
+                self.tally.reads += 1;
+                // What had come before the trace began is told by its reads alone.
+                let end = self.first_received.map_or(bytes.end, |first| bytes.end.min(first));
+                self.add_received(end.saturating_sub(bytes.start));
+            }
             What::Reached(Stamp::Repeated) => {
                 self.tally.repeated += 1;
                 let is_opening = self.state.as_ref().is_some_and(|state| state.is_opening);

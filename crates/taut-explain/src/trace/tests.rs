@@ -319,6 +319,22 @@ fn what_arrives_and_is_not_read_is_this_programs() {
     assert_eq!((found(inward), inward.bytes), (vec!["receiving_program"], 80));
 }
 
+/// Nobody told when it came, and nothing else may come.
+#[test]
+fn what_waited_before_the_trace_began_and_is_read_late_is_this_programs() {
+    let mut story = Story::new();
+    let unread = |unread_bytes| SocketState { unread_bytes, ..quiet() };
+    story.state(0, unread(100));
+    story.stamp(300, Stamp::Read, (0, 50)).state(300, unread(50));
+    story.stamp(600, Stamp::Read, (50, 100)).state(600, unread(0));
+    story.stamp(700, Stamp::Received, (100, 110)).state(700, unread(10));
+    story.stamp(700, Stamp::Read, (100, 110)).state(700, unread(0));
+    let traced = story.0.finish(Instant::from_nanos(1000 * MS));
+    let [inward] = traced.worst.as_slice() else { panic!("{:#?}", traced.worst) };
+    assert_eq!((held_ms(inward), inward.bytes), (vec![("receiving_program", 600.0), ("peer_turn", 400.0)], 110));
+    assert_eq!(found(inward), ["receiving_program"]);
+}
+
 fn any_state() -> impl Strategy<Value = SocketState> {
     let numbers = (0_u32..3000, 0_u32..3000, 0_u32..100, 0_u32..20, 0_u32..20);
     let others = (prop::option::of(0_u32..5000), 0_u32..9_000_000, any::<[bool; 3]>());
