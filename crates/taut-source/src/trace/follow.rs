@@ -215,7 +215,8 @@ impl Follower {
             self.readers.set(record.socket, reader.filter(|_| has_unread));
         }
         let Some(socket) = self.sockets.get_mut(&record.socket) else { return };
-        socket.is_closed |= record.what == What::Close;
+        // That it closed may be among what was lost, or was told while a call began on another processor.
+        socket.is_closed |= is_closed;
         // What has come is still to be read.
         if socket.is_closed && !(socket.has_unread && socket.flow.is_some()) {
             self.forget(record.socket, sink);

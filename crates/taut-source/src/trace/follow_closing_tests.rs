@@ -87,6 +87,19 @@ fn what_is_left_in_a_closed_connection_is_read_to_its_end() {
     assert_eq!((follower.counts(), heard.flows.len()), ((0, 0), 1));
 }
 
+/// Its closing is told before its state changes, and a call on another processor may begin in between.
+#[test]
+fn what_a_call_finds_closed_is_over_though_nobody_told_so() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
+    tell(&mut follower, &mut heard, &Made::new(What::Close, CLIENT));
+    tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
+    assert_eq!((heard.flows.len(), heard.closed), (2, 1));
+    let mut back = call(What::Return, 0, 0);
+    tell(&mut follower, &mut heard, back.set(Known::State, 7));
+    assert_eq!((heard.closed, follower.counts()), (2, (0, 0)));
+}
+
 /// What is left in it may never be read, as where its program has closed it: what the thread waits for after that is
 /// something else's time.
 #[test]
