@@ -66,6 +66,8 @@ pub(super) struct Connection {
     ran: Vec<Ran>,
     places: Places,
     pub(super) messages: Messages,
+    /// Its other end is traced, too, or was.
+    pub(super) has_met_peer: bool,
 }
 
 /// A thread has waited for a processor until then.
@@ -124,6 +126,7 @@ impl Connection {
             ran: Vec::new(),
             places: Places::default(),
             messages: Messages::default(),
+            has_met_peer: false,
         }
     }
 

@@ -307,7 +307,13 @@ impl Trace {
         let connection = id.and_then(|id| self.connections.get_mut(id as usize)?.as_mut());
         if let Some(connection) = connection {
             connection.messages.is_peer_traced = is_peer_traced;
+            connection.has_met_peer |= is_peer_traced;
         }
+    }
+
+    /// Whether the other end of a connection is, or was, traced.
+    fn has_met_peer(&self, id: u32) -> bool {
+        self.connections.get(id as usize).and_then(Option::as_ref).is_some_and(|connection| connection.has_met_peer)
     }
 }
 
@@ -332,7 +338,8 @@ impl Sink for Trace {
         let twin = match flow.key {
             FlowKey::Tcp(own, peer) => {
                 self.open.insert((own, peer), id.0);
-                self.peer_of(flow.key)
+                // One that had its other end is what is left of an earlier connection between these ports.
+                self.peer_of(flow.key).filter(|peer| !self.has_met_peer(*peer))
             }
             _ => None,
         };

@@ -93,6 +93,21 @@ fn a_connection_of_which_both_ends_are_traced_is_one() {
     assert_eq!(trace.finish(Instant::from_nanos(MS)).connections, 2);
 }
 
+/// Something is left to be read at one end when the ports are used again.
+#[test]
+fn what_is_left_of_a_connection_is_no_end_of_the_next_one() {
+    let mut trace = Trace::new(5);
+    let Flow { key: FlowKey::Tcp(own, peer), .. } = flow() else { panic!() };
+    let other = Flow { key: FlowKey::Tcp(peer, own), ..flow() };
+    for (id, flow) in [(0, flow()), (1, other), (2, flow()), (3, other)] {
+        if id == 2 {
+            trace.close(FlowId(0), Closed::Ended);
+        }
+        trace.flow(FlowId(id), &flow);
+    }
+    assert_eq!(trace.finish(Instant::from_nanos(MS)).connections, 2);
+}
+
 fn quiet() -> SocketState {
     SocketState {
         congestion_window_segments: 10,
