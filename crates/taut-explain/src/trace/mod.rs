@@ -372,7 +372,7 @@ impl Sink for Trace {
                     self.radio.joins(event.flow.0, &end, connection, at);
                     self.begins_by(self.radio.begin(event.flow.0));
                 }
-                What::Reached(Stamp::Read) | What::Gap if !connection.is_bluetooth() => {
+                What::Reached(Stamp::Read) | What::Gap if connection.messages.is_peer_traced => {
                     let peer = self.peer_of(key).and_then(|id| self.connections.get_mut(id as usize)?.as_mut());
                     if let Some(peer) = peer {
                         match event.what {
