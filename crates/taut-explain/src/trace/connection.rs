@@ -26,7 +26,7 @@ pub(super) struct Connection {
     parts: Parts,
     pub(super) tally: Tally,
     /// The thread that used it last.
-    pub(super) who: Option<u32>,
+    who: Option<u32>,
     pub(super) first: Option<u64>,
     last: u64,
     /// State after the last event; `None` when it is not known.
@@ -319,6 +319,12 @@ impl Connection {
     /// Whether it is a socket of Bluetooth.
     pub(super) fn is_bluetooth(&self) -> bool {
         self.local().is_some_and(LocalKind::is_bluetooth)
+    }
+
+    /// The thread that used it last. A pipe has two ends, mostly of two programs: the one that used this one last.
+    pub(super) fn thread(&self, way: Way) -> Option<u32> {
+        let is_pipe = self.local() == Some(LocalKind::Pipe);
+        self.users.last_caller(way).filter(|_| is_pipe).or(self.who)
     }
 
     /// Its kind, if it is known by its calls alone.

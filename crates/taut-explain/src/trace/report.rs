@@ -268,7 +268,7 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
         to,
         transport: transport.to_owned(),
         is_outgoing,
-        thread: connection.who,
+        thread: connection.thread(way),
         program: None,
         bytes,
         writes: if is_outgoing { tally.writes } else { 0 },

@@ -120,6 +120,10 @@ impl Users {
         self.wrote = if begins_to_write { had_written } else { self.callers[Way::Forward.index()].last };
     }
 
+    pub(super) const fn last_caller(&self, way: Way) -> Option<u32> {
+        self.callers[way.index()].last
+    }
+
     /// A thread runs, and is about to call.
     pub(super) fn runs(&mut self, thread: Option<u32>) {
         self.actor = thread.map(|thread| (Way::Backward, thread));

@@ -115,6 +115,25 @@ fn waits_of_a_thread_after_the_last_call_on_a_socket_count_only_if_another_one_c
     }
 }
 
+/// Both ends of a pipe are one flow.
+#[test]
+fn each_end_of_a_pipe_is_told_with_its_own_thread() {
+    let mut story = Threaded::new(5, 0);
+    let key = LocalKey { kind: LocalKind::Pipe, inode: 9, ends: None };
+    story.0.flow(FlowId(2), &Flow { key: FlowKey::Local(key), ..flow() });
+    for round in 0..3 {
+        let (at, from) = (100 * round, 8 * round);
+        story.tell(at, (2, Some(21)), Way::Forward, What::Reached(Stamp::WriteBegin), (from, from));
+        story.tell(at, (2, Some(21)), Way::Backward, What::Reached(Stamp::Received), (0, 0));
+        story.state(at, 2, 1);
+        story.tell(at, (2, Some(21)), Way::Forward, What::Reached(Stamp::WriteEnd), (from, from + 8));
+        story.reads(at + 50, 2, 22, from);
+    }
+    let mut threads: Vec<_> = story.end(300).worst.iter().map(|one| (one.is_outgoing, one.thread)).collect();
+    threads.sort_unstable();
+    assert_eq!(threads, [(false, Some(22)), (true, Some(21))]);
+}
+
 /// At the end of a trace that has lost records each socket is told so, also one that was closed long ago.
 #[test]
 fn a_socket_that_is_known_by_its_calls_ends_with_its_last_one_though_events_were_lost() {
