@@ -23,6 +23,7 @@ mod link_args;
 mod local_server;
 mod model_file;
 mod output;
+mod published;
 mod run;
 mod scenario;
 mod times_limit;

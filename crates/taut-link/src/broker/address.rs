@@ -117,7 +117,8 @@ impl BrokerAddress<'_> {
         topics: Topics<'_>,
     ) -> Result<Box<dyn Client>> {
         if part != Part::About && *self.carriage() != Carriage::default() {
-            return Err(Error::Input(format!("{endpoint}: session=, buffer= and envelope= are for taut pipe")));
+            let text = format!("{endpoint}: session=, buffer= and envelope= are for taut pipe and taut route");
+            return Err(Error::Input(text));
         }
         let Topics { filter, publish_to, kept } = topics;
         match self {

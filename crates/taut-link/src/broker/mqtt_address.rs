@@ -42,8 +42,8 @@ const PORT: u16 = 1883;
 const TLS_PORT: u16 = 8883;
 /// Most bytes of a topic, of 65,535 (MQTT 5.0, section 1.5.4): room for what is added to it.
 const MOST_TOPIC_BYTES: usize = 60_000;
-const FORM: &str = "write mqtt://HOST:PORT/TOPIC?qos=0|1|2&v=3|5&user=NAME&password-file=PATH&nagle=on (for taut pipe also \
-                    &session=NAME&buffer=N&envelope=off)";
+const FORM: &str = "write mqtt://HOST:PORT/TOPIC?qos=0|1|2&v=3|5&user=NAME&password-file=PATH&nagle=on (for taut pipe \
+                    and taut route also &session=NAME&buffer=N&envelope=off)";
 
 impl MqttAddress {
     /// Reads what stands after `mqtt://`, or `mqtts://` with TLS.

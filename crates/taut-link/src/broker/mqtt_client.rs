@@ -198,6 +198,12 @@ impl MqttClient {
             self.failure.get_or_insert(why);
             return;
         }
+        let has_nothing = self.errand.as_ref().is_some_and(|errand| errand.also.is_empty());
+        if has_nothing && self.login.filter.is_empty() {
+            // Who hears nothing has nothing to ask for (MQTT 5.0, section 3.8.3).
+            self.state = State::Ready;
+            return;
+        }
         self.state = State::Subscribing;
         let Some(number) = self.number() else { return self.fail("took all numbers of packets") };
         let also = self.errand.as_ref().map_or(&[][..], |errand| &errand.also);

@@ -202,6 +202,21 @@ fn on_an_errand_a_message_is_acknowledged_when_it_is_taken_for_good() {
 }
 
 #[test]
+fn who_only_publishes_subscribes_to_nothing() {
+    for version in VERSIONS {
+        let login =
+            Login { version, client: "w".to_owned(), user: None, password: None, filter: String::new(), qos: 1 };
+        let errand = Errand { is_lasting: false, also: Vec::new() };
+        let mut client = MqttClient::on_errand(login, errand, 7).unwrap();
+        client.wrote(usize::MAX);
+        client.handle(taken(version));
+        assert!(client.is_ready() && client.output().is_empty(), "{client:?}");
+        let letter = Letter { topic: "a", payload: b"x", tag: None, is_casual: false };
+        assert_eq!(client.post(&letter), Ok(Posted::Taken(Some(7))));
+    }
+}
+
+#[test]
 fn a_tag_and_tickets_go_with_messages() {
     for (version, qos) in VERSIONS.into_iter().flat_map(|version| [(version, 1), (version, 2)]) {
         let mut client = on_errand(version, qos, false);

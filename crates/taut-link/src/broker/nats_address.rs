@@ -32,8 +32,8 @@ pub struct NatsAddress {
 const PORT: u16 = 4222;
 /// Most bytes of a subject. A server's lines end at 4096 (`max_control_line`); there is room for what is added to it.
 const MOST_SUBJECT_BYTES: usize = 1024;
-const FORM: &str = "write nats://HOST:PORT/SUBJECT?user=NAME&password-file=PATH&nagle=on&tls=on (for taut pipe also \
-                    &buffer=N&envelope=off)";
+const FORM: &str = "write nats://HOST:PORT/SUBJECT?user=NAME&password-file=PATH&nagle=on&tls=on (for taut pipe \
+                    and taut route also &buffer=N&envelope=off)";
 
 impl NatsAddress {
     /// Reads what stands after `nats://`.

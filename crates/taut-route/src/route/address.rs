@@ -59,6 +59,8 @@ pub enum Target {
     Tty(Serial),
     /// `l2cap://ADDR/PSM`, `rfcomm://ADDR/CHANNEL`: a line over Bluetooth, on a connection that is kept open.
     Bluetooth(Endpoint),
+    /// `mqtt://HOST/TOPIC`, `mqtts://` with TLS, `nats://HOST/SUBJECT`: a message published to a broker.
+    Broker(Endpoint),
 }
 
 /// The forms of a source, for messages.
@@ -66,13 +68,14 @@ pub const SOURCES: &str = "gpio:LABEL/OFFSET, input:NAME/TYPE/CODE, udp://ADDRES
                            lines:PATH, tty:PATH, l2cap://any/PSM, rfcomm://any/CHANNEL or timer:PERIOD";
 /// The forms of a sink, for messages.
 pub const TARGETS: &str = "gpio:LABEL/OFFSET, led:NAME, reply, udp://ADDRESS:PORT, unix-dgram:PATH, tcp://ADDRESS:PORT, unix:PATH, \
-                           l2cap://ADDR/PSM, rfcomm://ADDR/CHANNEL, tty:PATH or file:PATH";
+                           l2cap://ADDR/PSM, rfcomm://ADDR/CHANNEL, tty:PATH, file:PATH, mqtt://HOST/TOPIC, \
+                           mqtts://HOST/TOPIC or nats://HOST/SUBJECT";
 
 fn socket(text: &str, whole: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("`{whole}`: write an IP address and a port, such as 10.0.0.2:9000 or [::1]:9000"))
 }
 
-fn bluetooth(text: &str) -> Result<Endpoint, String> {
+fn endpoint(text: &str) -> Result<Endpoint, String> {
     text.parse().map_err(|error: taut_link::Error| error.to_string())
 }
 
@@ -105,7 +108,11 @@ impl FromStr for Source {
             "gpio" => GpioEdges::parse(text).map(Self::Gpio),
             "input" => InputEvents::parse(text).map(Self::Input),
             "tty" => Serial::parse(text).map(Self::Tty),
-            "l2cap" | "rfcomm" => bluetooth(text).map(Self::Bluetooth),
+            "l2cap" | "rfcomm" => endpoint(text).map(Self::Bluetooth),
+            "mqtt" | "mqtts" | "nats" => Err(format!(
+                "`{text}`: a broker is no source of a route, but taut pipe brings its messages as lines: \
+                 taut pipe '{text}' stdio: --framing line | taut route run --from lines:-"
+            )),
             _ => Err(format!("`{text}` is no source: write {SOURCES}")),
         }
     }
@@ -136,7 +143,8 @@ impl FromStr for Target {
             "gpio" => GpioLine::parse(text).map(Self::Gpio),
             "led" => line::led(text).map(Self::Led),
             "tty" => Serial::parse(text).map(Self::Tty),
-            "l2cap" | "rfcomm" => bluetooth(text).map(Self::Bluetooth),
+            "l2cap" | "rfcomm" => endpoint(text).map(Self::Bluetooth),
+            "mqtt" | "mqtts" | "nats" if rest.starts_with("//") => endpoint(text).map(Self::Broker),
             _ => Err(format!("`{text}` is no sink: write {TARGETS}")),
         }
     }
@@ -178,7 +186,7 @@ impl fmt::Display for Target {
             Self::Gpio(line) => line.fmt(f),
             Self::Led(name) => write!(f, "led:{name}"),
             Self::Tty(serial) => serial.fmt(f),
-            Self::Bluetooth(endpoint) => endpoint.fmt(f),
+            Self::Bluetooth(endpoint) | Self::Broker(endpoint) => endpoint.fmt(f),
         }
     }
 }
@@ -222,8 +230,8 @@ impl Source {
 }
 
 impl Target {
-    /// Whether what is sent is a datagram; else it is a line with a number.
+    /// Whether a datagram can be sent on as it came; else all that is sent is a number.
     pub const fn takes_datagrams(&self) -> bool {
-        matches!(self, Self::Reply | Self::Udp(_) | Self::UnixDgram(_))
+        matches!(self, Self::Reply | Self::Udp(_) | Self::UnixDgram(_) | Self::Broker(_))
     }
 }

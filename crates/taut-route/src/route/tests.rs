@@ -34,6 +34,17 @@ fn a_file_is_read_in_full() {
 }
 
 #[test]
+fn a_broker_is_sent_the_datagram_or_a_number() {
+    let output = |from: &str, to: &str| {
+        let text = format!("[[route]]\nname = 'a'\nfrom = '{from}'\nto = [{to}]");
+        compile(&text).unwrap()[0].sinks[0].output
+    };
+    assert_eq!(output("udp://127.0.0.1:9", "'mqtt://h/t'"), None);
+    assert_eq!(output("udp://127.0.0.1:9", "{ sink = 'mqtt://h/t', send = 'value' }"), Some(0));
+    assert_eq!(output("timer:1s", "'nats://h/t'"), Some(0));
+}
+
+#[test]
 fn what_is_wrong_is_told() {
     for (text, expected) in [
         ("", "missing field `route`"),
@@ -71,6 +82,10 @@ fn what_is_wrong_is_told() {
             "routes a and b both take from gpio:x/1",
         ),
         ("[[route]]\nname = 'a'\nfrom = 'timer:1s'\nto = ['udp://0.0.0.0:1']", "nothing can be sent there"),
+        ("[[route]]\nname = 'a'\nfrom = 'mqtt://h/t'", "taut pipe 'mqtt://h/t' stdio: --framing line"),
+        ("[[route]]\nname = 'a'\nfrom = 'timer:1s'\nto = ['mqtt:h/t']", "is no sink: write"),
+        ("[[route]]\nname = 'a'\nfrom = 'timer:1s'\nto = ['mqtt://h']", "the topic is missing"),
+        ("[[route]]\nname = 'a'\nfrom = 'timer:1s'\nto = ['nats://h/t?session=x']", "no setting session=x"),
         (
             "[[route]]\nname = 'a'\nfrom = 'timer:1s'\n[[route]]\nname = 'a'\nfrom = 'timer:2s'",
             "two routes are named a",
@@ -99,6 +114,8 @@ fn what_the_kernel_path_lacks_is_told() {
     let mixed = plan("['reply', 'udp://127.0.0.1:9']", "udp://[::1]:9").lacks.join("; ");
     assert!(mixed.contains("one version of IP: the source is IPv6, and udp://127.0.0.1:9 IPv4"), "{mixed}");
     assert!(plan("['reply']", "udp://[fe80::1]:9").lacks[0].contains("[fe80::1%NUMBER]"));
+    let broker = plan("['mqtt://h/t']", "udp://127.0.0.1:9");
+    assert!(broker.places.is_empty() && broker.lacks.join("; ").contains("not mqtt://h:1883/t"), "{broker:?}");
 }
 
 #[test]
@@ -132,6 +149,9 @@ fn addresses_are_printed_as_they_are_read() {
         "gpio:a/1?active=low&by=sysfs",
         "led:a::b",
         "tty:/a",
+        "mqtt://h:1883/a/b?qos=1&v=5&buffer=5",
+        "mqtts://h:8883/a?ca=/c",
+        "nats://h:4222/a.b?stream=S&create=file",
     ] {
         assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
     }

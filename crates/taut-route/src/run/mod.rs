@@ -1,5 +1,6 @@
 //! Routes at work, in the kernel and in user space.
 
+mod broker;
 mod evdev;
 mod event;
 pub(crate) mod gpio;
@@ -30,7 +31,7 @@ use crate::route::{Host, Plan, Route, Wish};
 use log::open_log;
 use user::UserRoute;
 
-pub use status::{Counters, Latency, Status};
+pub use status::{BrokerSink, Counters, Latency, Status};
 pub(crate) use sys::fifo as set_fifo;
 
 /// Routes at work until this is dropped.
@@ -244,6 +245,15 @@ impl Engine {
     /// All routes with their counters.
     pub fn status(&self) -> Vec<Status> {
         self.running.iter().map(Running::status).collect()
+    }
+
+    /// What has happened to sinks that a user may want to read, since this was asked last.
+    pub fn take_notes(&self) -> Vec<String> {
+        let notes = |one: &Running| match &one.work {
+            Work::User(user) => user.counters.take_notes(),
+            Work::Kernel { .. } | Work::Module(_) => Vec::new(),
+        };
+        self.running.iter().flat_map(notes).collect()
     }
 
     /// Ends a route; its last counters, or nothing if there is none of that name.

@@ -8,11 +8,13 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::FileType;
 use taut_link::{Error, Result};
 
+use super::broker::Broker;
 use super::event::Event;
 use super::led::Led;
 use super::loops::{Hops, ReplyGuard};
@@ -36,14 +38,21 @@ enum Kind {
     Udp(SocketAddr, Option<(UdpSocket, Hops)>),
     UnixDgram(PathBuf, UnixDatagram),
     Stream(Stream),
+    Broker(Broker),
     File(Box<dyn Write + Send>),
     Gpio(gpio::Output),
     Led(Led),
 }
 
 impl Output {
-    /// Opens the sinks of a route. What is lost behind the back of [`send`](Self::send) is put down in `counters`.
-    pub(super) fn open_all(route: &Route, source: Option<&UdpSocket>, counters: &Arc<Shared>) -> Result<Vec<Self>> {
+    /// Opens the sinks of a route. What is lost behind the back of [`send`](Self::send) is put down in `counters`; what
+    /// takes its time to end hurries once it is asked to `stop`.
+    pub(super) fn open_all(
+        route: &Route,
+        source: Option<&UdpSocket>,
+        counters: &Arc<Shared>,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Vec<Self>> {
         let open = |sink: &crate::route::Sink| {
             let failed = |error| Error::Io { operation: "send to", endpoint: sink.target.to_string(), error };
             let kind = match &sink.target {
@@ -51,6 +60,9 @@ impl Output {
                 Target::Led(name) => Led::open(name).map(Kind::Led),
                 Target::Tcp(_) | Target::Unix(_) | Target::Bluetooth(_) => {
                     Ok(Kind::Stream(Stream::new(sink.target.clone(), &route.source, Arc::clone(counters))))
+                }
+                Target::Broker(endpoint) => {
+                    Broker::open(endpoint, route.source.waits(), counters, stop).map(Kind::Broker)
                 }
                 other => Kind::open(other, source, route).map_err(failed),
             };
@@ -68,11 +80,21 @@ impl Output {
 
     /// Waits for its reader, for a tenth of a second at most; `false` where what has no room is lost.
     pub(super) fn wait(&self) -> bool {
+        if let Kind::Broker(broker) = &self.kind {
+            return broker.wait();
+        }
         let Some(fd) = &self.waits else { return false };
         let tenth = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
         // What interrupts it is a reason to look.
         let _ = rustix::event::poll(&mut [PollFd::new(fd, PollFlags::OUT)], Some(&tenth));
         true
+    }
+
+    /// Takes no more. What has to be brought somewhere yet is, until this is dropped.
+    pub(super) fn close(&mut self) {
+        if let Kind::Broker(broker) = &mut self.kind {
+            broker.close();
+        }
     }
 
     /// Sends what it sends of an event.
@@ -105,6 +127,9 @@ impl Output {
                 socket.send_to(datagram, &*path)?;
             }
             Kind::Stream(stream) => stream.send(line(number.unwrap_or_default()))?,
+            Kind::Broker(broker) => {
+                broker.send(number.map_or_else(|| payload.to_vec(), |number| number.to_string().into_bytes()))?;
+            }
             Kind::File(file) => {
                 file.write_all(&line(number.unwrap_or_default()))?;
                 file.flush()?;
@@ -184,9 +209,12 @@ impl Kind {
             Target::File(path) => Self::File(append(path)?),
             Target::Tty(line) => Self::File(Box::new(serial::open(line)?)),
             // They have openings of their own.
-            Target::Gpio(_) | Target::Led(_) | Target::Tcp(_) | Target::Unix(_) | Target::Bluetooth(_) => {
-                return Err(io::ErrorKind::Unsupported.into());
-            }
+            Target::Gpio(_)
+            | Target::Led(_)
+            | Target::Tcp(_)
+            | Target::Unix(_)
+            | Target::Bluetooth(_)
+            | Target::Broker(_) => return Err(io::ErrorKind::Unsupported.into()),
         })
     }
 }

@@ -1,8 +1,10 @@
 //! What can be told of a route at work.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
+use taut_link::broker::WrittenAccount;
 
 use crate::bpf::KernelCounters;
 use crate::module::ModuleCounters;
@@ -35,8 +37,9 @@ pub struct Status {
 impl Status {
     /// The same without anything that a terminal would not print as it is: it may come from another process.
     pub(crate) fn printable(mut self) -> Self {
-        let Self { name, from, when, to, runs, device, why, lacks, .. } = &mut self;
+        let Self { name, from, when, to, runs, device, why, lacks, counters, .. } = &mut self;
         let texts = [name, from, when, runs].into_iter().chain(to).chain(device).chain(why).chain(lacks);
+        let texts = texts.chain(counters.brokers.iter_mut().flat_map(BrokerSink::texts));
         for text in texts {
             *text = taut_event::printable(&text.replace(['\n', '\t'], " "));
         }
@@ -64,6 +67,35 @@ pub struct Counters {
     pub masked: u64,
     /// Time of events that passed.
     pub latency: Latency,
+    /// Sinks that are brokers.
+    #[serde(default)]
+    pub brokers: Vec<BrokerSink>,
+}
+
+/// A sink that is a broker, with what became of its messages.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct BrokerSink {
+    /// Its address.
+    pub endpoint: String,
+    /// How often the connection was made again.
+    pub reconnections: u64,
+    /// What ended it for good: what passes after that is lost.
+    pub error: Option<String>,
+    /// The messages; those that were dropped here are among the route's `lost` as well.
+    pub written: WrittenAccount,
+}
+
+impl BrokerSink {
+    /// Whether messages were lost, as far as is known when the route has ended.
+    pub fn has_losses(&self) -> bool {
+        self.error.is_some() || self.written.has_losses()
+    }
+
+    fn texts(&mut self) -> impl Iterator<Item = &mut String> {
+        let WrittenAccount { topic, readers, .. } = &mut self.written;
+        let names = readers.iter_mut().map(|reader| &mut reader.name);
+        [&mut self.endpoint, topic].into_iter().chain(&mut self.error).chain(names)
+    }
 }
 
 /// A histogram of times by powers of two.
@@ -84,13 +116,28 @@ pub(crate) struct Shared {
     pub(crate) lost: AtomicU64,
     pub(crate) log_lost: AtomicU64,
     histogram: [AtomicU64; 64],
+    brokers: Mutex<Vec<BrokerSink>>,
+    notes: Mutex<Vec<String>>,
 }
+
+/// Notes that are kept until somebody takes them.
+const MOST_NOTES: usize = 100;
 
 impl Default for Shared {
     fn default() -> Self {
         let zero = || AtomicU64::new(0);
         let histogram = [const { AtomicU64::new(0) }; 64];
-        Self { events: zero(), passed: zero(), short: zero(), lost: zero(), log_lost: zero(), histogram }
+        let (brokers, notes) = (Mutex::default(), Mutex::default());
+        Self {
+            events: zero(),
+            passed: zero(),
+            short: zero(),
+            lost: zero(),
+            log_lost: zero(),
+            histogram,
+            brokers,
+            notes,
+        }
     }
 }
 
@@ -101,6 +148,32 @@ impl Shared {
 
     pub(crate) fn record(&self, ns: u64) {
         Self::add(&self.histogram[ns.max(1).ilog2() as usize], 1);
+    }
+
+    /// Makes room for what the thread of a broker tells; its number.
+    pub(crate) fn add_broker(&self, endpoint: String) -> usize {
+        let mut brokers = locked(&self.brokers);
+        brokers.push(BrokerSink { endpoint, ..BrokerSink::default() });
+        brokers.len() - 1
+    }
+
+    /// Changes what is told of a broker.
+    pub(crate) fn tell_of_broker(&self, number: usize, change: impl FnOnce(&mut BrokerSink)) {
+        if let Some(broker) = locked(&self.brokers).get_mut(number) {
+            change(broker);
+        }
+    }
+
+    /// Keeps something that a user may want to read.
+    pub(crate) fn note(&self, note: String) {
+        let mut notes = locked(&self.notes);
+        if notes.len() < MOST_NOTES {
+            notes.push(note);
+        }
+    }
+
+    pub(crate) fn take_notes(&self) -> Vec<String> {
+        std::mem::take(&mut *locked(&self.notes))
     }
 
     pub(crate) fn counters(&self, of: &str) -> Counters {
@@ -115,8 +188,14 @@ impl Shared {
             log_lost: read(&self.log_lost),
             masked: 0,
             latency: Latency::of(of, self.histogram.iter().map(read)),
+            brokers: locked(&self.brokers).clone(),
         }
     }
+}
+
+/// Nothing is left half done under it, so that it is good also after a panic.
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Latency {
@@ -137,6 +216,7 @@ impl From<KernelCounters> for Counters {
             log_lost: kernel.log_lost,
             masked: 0,
             latency: Latency::of("in the program, to handing over", kernel.histogram.into_iter()),
+            brokers: Vec::new(),
         }
     }
 }
@@ -152,6 +232,7 @@ impl From<ModuleCounters> for Counters {
             log_lost: module.log_lost,
             masked: module.masked,
             latency: Latency::of("from the interrupt to the last sink", module.histogram.into_iter()),
+            brokers: Vec::new(),
         }
     }
 }

@@ -29,16 +29,10 @@ impl UserRoute {
     /// Opens source and sinks, and begins.
     pub(super) fn start(route: &Route) -> Result<Self> {
         let input = Input::open(route)?;
-        let counters: Arc<Shared> = Arc::default();
-        let outputs = Output::open_all(route, input.udp(), &counters)?;
-        let worker = Worker {
-            route: route.clone(),
-            input,
-            outputs,
-            log: super::log::open_log(route)?,
-            counters,
-            stop: Arc::default(),
-        };
+        let (counters, stop) = (Arc::<Shared>::default(), Arc::<AtomicBool>::default());
+        let outputs = Output::open_all(route, input.udp(), &counters, &stop)?;
+        let log = super::log::open_log(route)?;
+        let worker = Worker { route: route.clone(), input, outputs, log, counters, stop };
         let (counters, stop) = (Arc::clone(&worker.counters), Arc::clone(&worker.stop));
         // What the scheduler refuses is to be known before it begins.
         let (ready, began) = std::sync::mpsc::sync_channel(1);
@@ -180,6 +174,8 @@ impl Worker {
                 }
             }
         }
+        // All at once, since each may take a while to bring what it has; they do so until they are dropped.
+        self.outputs.iter_mut().for_each(Output::close);
         Shared::add(&counters.lost, self.input.finish());
     }
 }

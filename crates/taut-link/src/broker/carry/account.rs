@@ -1,5 +1,7 @@
 //! What became of the messages that a carrier took or brought, as far as it knows.
 
+use serde::{Deserialize, Serialize};
+
 /// One connection's account: `sent = read + dropped here + missing`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct BrokerAccount {
@@ -16,11 +18,12 @@ pub struct BrokerAccount {
 }
 
 /// The writer's account, in messages.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct WrittenAccount {
     /// Topic or subject.
     pub topic: String,
     /// Whether the messages have their numbers with them, so that readers can tell what is missing.
+    #[serde(rename = "envelope")]
     pub has_envelope: bool,
     /// Taken from the other end.
     pub sent: u64,
@@ -38,11 +41,13 @@ pub struct WrittenAccount {
 }
 
 /// What one reader told its writer.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ReaderAccount {
     /// Its session's name, or one that it made up.
+    #[serde(rename = "reader")]
     pub name: String,
     /// Confirmed by it as read, each message once.
+    #[serde(rename = "confirmed_by_reader")]
     pub read: u64,
     /// Came to it once more.
     pub twice: u64,
@@ -96,12 +101,17 @@ impl BrokerAccount {
     /// Whether messages are missing, were dropped here, or are neither acknowledged by the broker nor confirmed by a
     /// reader.
     pub fn has_losses(&self) -> bool {
-        let is_open = |written: &WrittenAccount| {
-            let due = written.sent.saturating_sub(written.dropped_here);
-            let is_confirmed = written.readers.iter().any(|reader| reader.read >= due);
-            !is_confirmed && written.confirmed_by_broker.is_some_and(|confirmed| confirmed < due)
-        };
-        let written = self.written.as_ref().is_some_and(|written| written.dropped_here > 0 || is_open(written));
-        written || self.missing() > 0
+        self.written.as_ref().is_some_and(WrittenAccount::has_losses) || self.missing() > 0
+    }
+}
+
+impl WrittenAccount {
+    /// Whether of what was written messages are missing, were dropped here, or are neither acknowledged by the broker
+    /// nor confirmed by a reader.
+    pub fn has_losses(&self) -> bool {
+        let due = self.sent.saturating_sub(self.dropped_here);
+        let is_confirmed = self.readers.iter().any(|reader| reader.read >= due);
+        let is_open = !is_confirmed && self.confirmed_by_broker.is_some_and(|confirmed| confirmed < due);
+        self.dropped_here > 0 || is_open || self.readers.iter().any(|reader| reader.missing > 0)
     }
 }

@@ -413,6 +413,12 @@ impl Carrier {
         }
     }
 
+    /// Takes a message to be published where [`offer`](Self::offer) would not, too: then the oldest one that waits is
+    /// dropped, and counted.
+    pub fn press(&mut self, payload: &[u8]) {
+        self.writer.iter_mut().for_each(|writer| writer.take(payload));
+    }
+
     /// Whether [`offer`](Self::offer) would take a message.
     pub fn has_room(&self) -> bool {
         !self.is_in() || self.writer.as_ref().is_none_or(Writer::has_room)

@@ -3,9 +3,11 @@
 use serde_json::{Value, json};
 use taut_explain::Finding;
 use taut_explain::broker_loss::{self, Lost};
-use taut_link::broker::{BrokerAccount, HeardAccount, ReaderAccount, WrittenAccount};
+use taut_link::broker::{BrokerAccount, HeardAccount};
 use taut_link::{Endpoint, Link};
 use taut_pipe::{Address, Plan};
+
+use crate::published;
 
 /// One broker's account, and what it shows.
 #[derive(Debug)]
@@ -34,7 +36,7 @@ impl Told {
     /// Lines for people.
     pub(super) fn lines(&self) -> Vec<String> {
         let written = self.account.written.iter().filter(|written| written.sent > 0 || !written.readers.is_empty());
-        let mut lines: Vec<String> = written.flat_map(written_lines).collect();
+        let mut lines: Vec<String> = written.flat_map(published::lines).collect();
         lines.extend(
             self.account.heard.iter().filter(|heard| heard.writers > 0 || heard.read > 0).flat_map(heard_lines),
         );
@@ -52,7 +54,7 @@ impl Told {
             "broker": self.account.broker,
             "reconnections": self.account.reconnections,
             "cut_off": self.account.cut_off,
-            "written": self.account.written.as_ref().map(written_json),
+            "written": self.account.written,
             "heard": self.account.heard.as_ref().map(heard_json),
         })
     }
@@ -76,37 +78,6 @@ fn findings(on: &str, account: &BrokerAccount) -> Vec<Finding> {
     worst.into_iter().chain(heard).flat_map(|lost| broker_loss::find(&lost)).collect()
 }
 
-fn written_lines(written: &WrittenAccount) -> Vec<String> {
-    let confirmed = written
-        .confirmed_by_broker
-        .map_or_else(|| "the broker acknowledges none".to_owned(), |count| format!("{count} confirmed by the broker"));
-    let again =
-        if written.again > 0 { format!(", {} of them given to it again", written.again) } else { String::new() };
-    let mut lines = vec![format!(
-        "wrote to {}: {} sent, {confirmed}{again}, {} dropped here",
-        written.topic, written.sent, written.dropped_here
-    )];
-    lines.extend(written.readers.iter().map(|reader| {
-        let unanswered = match reader.unanswered {
-            0 => String::new(),
-            count => format!(" (it has said nothing of {count} of them)"),
-        };
-        format!(
-            "reader {}: {} confirmed by it, {} twice, {} out of order, {} missing{unanswered}",
-            reader.name, reader.read, reader.twice, reader.out_of_order, reader.missing
-        )
-    }));
-    if written.has_more_readers {
-        lines.push("more readers told what they read: these are the first ones".to_owned());
-    }
-    if !written.has_envelope {
-        lines.push("envelope=off: nothing can be told of what was missing".to_owned());
-    } else if written.readers.is_empty() {
-        lines.push("no reader was ever heard of: nobody knows what became of the messages".to_owned());
-    }
-    lines
-}
-
 fn heard_lines(heard: &HeardAccount) -> Vec<String> {
     let mut line = format!(
         "read from {}: {} read, {} twice, {} out of order, {} missing",
@@ -123,30 +94,6 @@ fn heard_lines(heard: &HeardAccount) -> Vec<String> {
         }
     }
     vec![line]
-}
-
-fn written_json(written: &WrittenAccount) -> Value {
-    let reader = |reader: &ReaderAccount| {
-        json!({
-            "reader": reader.name,
-            "confirmed_by_reader": reader.read,
-            "twice": reader.twice,
-            "out_of_order": reader.out_of_order,
-            "missing": reader.missing,
-            "unanswered": reader.unanswered,
-            "passed_over": reader.passed_over,
-        })
-    };
-    json!({
-        "topic": written.topic,
-        "envelope": written.has_envelope,
-        "sent": written.sent,
-        "confirmed_by_broker": written.confirmed_by_broker,
-        "again": written.again,
-        "dropped_here": written.dropped_here,
-        "readers": written.readers.iter().map(reader).collect::<Vec<_>>(),
-        "has_more_readers": written.has_more_readers,
-    })
 }
 
 fn heard_json(heard: &HeardAccount) -> Value {

@@ -27,7 +27,9 @@ use crate::exit::Code;
 /// unix:PATH and lines:PATH (each line with a number; lines:- is stdin, and a serial device is a
 /// PATH), timer:PERIOD. Sinks: reply (to the sender of the datagram), udp://ADDRESS:PORT,
 /// unix-dgram:PATH (datagrams: the payload as it came, or 8 bytes of --send in network byte order),
-/// tcp://ADDRESS:PORT, unix:PATH, file:PATH (a line with the value or that of --send).
+/// tcp://ADDRESS:PORT, unix:PATH, file:PATH (a line with the value or that of --send), mqtt://HOST/TOPIC,
+/// mqtts://HOST/TOPIC and nats://HOST/SUBJECT (a message to a broker: the payload as it came, or the digits of the value
+/// or that of --send).
 ///
 /// Conditions: numbers are 64-bit and wrap; 5ms is a number of nanoseconds; x/0 is 0 and x%0 is x; shifts take the
 /// lowest 6 bits; everything is evaluated at every event. Operators, loose ones first: ?:, ||, &&, == != < <= > >=,
@@ -42,6 +44,7 @@ use crate::exit::Code;
   taut route run --from udp://10.0.0.1:9000 --when 'value == 0 && since_last > 5ms' --to reply
   taut route run --from udp://10.0.0.1:9000 --field 'level=u16be@2' --when 'hysteresis(level, 10, 20)' \\
       --to udp://10.0.0.2:9000 --send 'average(level, 8)' --to udp://10.0.0.3:9000 --detach
+  taut route run --from lines:- --when 'value > 3' --to 'mqtt://10.0.0.2/plant/7?qos=1&buffer=5000'
   taut route check FILE --json                   what runs where, why, and what it lacks for the kernel
   taut route check --from timer:1s --when 'value > 2' --try 1 --try 3@5ms
   taut route list; taut route stats --json; taut route stop NAME

@@ -9,7 +9,7 @@ use taut_link::Error;
 use taut_report::figures::route_families;
 use taut_route::control::{self, Answers, ControlServer};
 use taut_route::route::{Route, Source, Target};
-use taut_route::run::Engine;
+use taut_route::run::{BrokerSink, Engine};
 
 use super::declare::DeclareArgs;
 use super::figures::RouteFigures;
@@ -17,7 +17,7 @@ use super::show;
 use crate::exit::Code;
 use crate::figures::BeatArgs;
 use crate::output;
-use crate::run::interrupt_on_signals;
+use crate::run::{interrupt_on_signals, warn_of_open_logins};
 
 /// Set routes to work until Ctrl-C, or with --detach until `taut route stop`
 #[derive(Debug, clap::Args)]
@@ -50,6 +50,10 @@ pub(super) fn run(args: Args) -> anyhow::Result<Code> {
         refuse_standard_streams(&routes)?;
         return detach();
     }
+    warn_of_open_logins(routes.iter().flat_map(|route| &route.sinks).filter_map(|sink| match &sink.target {
+        Target::Broker(endpoint) => Some(endpoint),
+        _ => None,
+    }));
     let interrupt = interrupt_on_signals()?;
     if args.detached {
         // The terminal and its signals are left behind.
@@ -72,18 +76,26 @@ pub(super) fn run(args: Args) -> anyhow::Result<Code> {
     }
     while !interrupt.is_set() && !engine.has_ended() {
         engine.turn(server.as_fd());
+        tell_notes(&engine);
         server.serve(&mut engine);
         if let Some(figures) = &mut figures {
             figures.look(|| engine.status());
         }
     }
+    tell_notes(&engine);
     let last = engine.end();
     let is_told = figures.is_none_or(|figures| figures.finish(&last));
     if !args.detached && !args.figures.take_stdout() {
         // Routes may have written there, too, to a reader that stands still.
         output::print_until(&show::counters(args.json, "route run", &last)?, || interrupt.is_set())?;
     }
-    Ok(if is_told { Code::Ok } else { Code::Failed })
+    let has_losses = last.iter().flat_map(|status| &status.counters.brokers).any(BrokerSink::has_losses);
+    Ok(if is_told && !has_losses { Code::Ok } else { Code::Failed })
+}
+
+/// What has happened to brokers.
+fn tell_notes(engine: &Engine) {
+    engine.take_notes().iter().for_each(|note| anstream::eprintln!("taut: {note}"));
 }
 
 /// Refuses lines that would be written into what is read, and lines of figures among those of a route.

@@ -6,10 +6,10 @@ use serde::Serialize;
 use taut_link::Error;
 use taut_record::FORMAT_VERSION;
 use taut_route::control::{self, Answers};
-use taut_route::run::{Counters, Status};
+use taut_route::run::{BrokerSink, Counters, Status};
 
 use crate::exit::Code;
-use crate::output;
+use crate::{output, published};
 
 /// Routes at work
 #[derive(Debug, clap::Args)]
@@ -140,7 +140,7 @@ pub(super) fn counters(is_json: bool, command: &str, all: &[Status]) -> anyhow::
     }
     let mut text = String::new();
     for one in all {
-        let Counters { events, passed, dropped, short, lost, log_lost, masked, latency } = &one.counters;
+        let Counters { events, passed, dropped, short, lost, log_lost, masked, latency, brokers } = &one.counters;
         writeln!(
             text,
             "{}  {}  events {events}  passed {passed}  dropped {dropped}  short {short}  lost {lost}",
@@ -151,6 +151,17 @@ pub(super) fn counters(is_json: bool, command: &str, all: &[Status]) -> anyhow::
         }
         if *masked > 0 {
             writeln!(text, "  {masked} times too many came, and the source was masked for a while")?;
+        }
+        for BrokerSink { endpoint, reconnections, error, written } in brokers {
+            for line in published::lines(written) {
+                writeln!(text, "  {endpoint}: {line}")?;
+            }
+            if *reconnections > 0 {
+                writeln!(text, "  {endpoint}: the connection was made again {reconnections} times")?;
+            }
+            if let Some(error) = error {
+                writeln!(text, "  {error}; what passed after that is lost")?;
+            }
         }
         let classes: Vec<String> =
             latency.at_least_ns.iter().map(|(from, count)| format!("{from}-{} ns: {count}", 2 * from - 1)).collect();

@@ -1,0 +1,224 @@
+//! A broker as a sink. A thread of its own publishes over the connection that `taut pipe` has as well: a broker that is
+//! away, or slow, holds up neither the route nor its other sinks.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use taut_link::broker::{Carrier, Directions};
+use taut_link::{Endpoint, Error, Result, clock};
+
+use super::event::LOOK_UP;
+use super::status::Shared;
+
+/// How long the broker may take to let us in when the route starts.
+const OPENING: Duration = Duration::from_secs(5);
+/// Messages on their way to the thread; how many wait for the broker stands in the address (`buffer=`).
+const WAITING: usize = 1024;
+/// How long the end may take once somebody asks for it, who waits for some seconds only (`control`): long enough to
+/// find out that nobody tells what he reads, and for the broker to close.
+const ENDING: Duration = Duration::from_millis(3500);
+/// How often it is looked whether the end has come, or there is room again.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Longest message in bytes: what a reader of `taut pipe` takes.
+const LONGEST: usize = 65_507;
+
+/// The route's end of it.
+pub(super) struct Broker {
+    /// Whether the route waits where there is no room: what it reads from waits with it.
+    waits: bool,
+    messages: Option<SyncSender<Vec<u8>>>,
+    bell: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The end of the thread.
+struct Worker {
+    carrier: Carrier,
+    /// Readable when the carrier has something to do.
+    watch: OwnedFd,
+    /// Readable when there are messages, or no more will come.
+    bell: Arc<OwnedFd>,
+    messages: Receiver<Vec<u8>>,
+    waits: bool,
+    /// Messages were left where they are, as there was no room.
+    has_left_some: bool,
+    /// No more will come, and all that came is with the carrier.
+    is_over: bool,
+    stop: Arc<AtomicBool>,
+    counters: Arc<Shared>,
+    /// Its number in the counters.
+    number: usize,
+    /// Those of the dropped messages that the route has counted as lost.
+    dropped: u64,
+}
+
+impl Broker {
+    /// Goes to a broker, which has to be there, to publish and to hear only what readers tell of the messages.
+    pub(super) fn open(
+        endpoint: &Endpoint,
+        waits: bool,
+        counters: &Arc<Shared>,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Self> {
+        let failed = |error: io::Error| Error::Host { what: format!("publish to {endpoint}"), error };
+        let directions = Directions { writes: true, reads: false, topic_is_heard: false };
+        let carrier = Carrier::open(endpoint, directions, OPENING)?;
+        let watch = carrier.watch().map_err(failed)?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let bell = Arc::new(rustix::event::eventfd(0, flags).map_err(|errno| failed(errno.into()))?);
+        let (sender, messages) = sync_channel(WAITING);
+        let worker = Worker {
+            carrier,
+            watch,
+            bell: Arc::clone(&bell),
+            messages,
+            waits,
+            has_left_some: false,
+            is_over: false,
+            stop: Arc::clone(stop),
+            counters: Arc::clone(counters),
+            number: counters.add_broker(endpoint.to_string()),
+            dropped: 0,
+        };
+        let builder = thread::Builder::new().name("route-broker".to_owned());
+        let thread = builder.spawn(move || worker.run()).map_err(failed)?;
+        Ok(Self { waits, messages: Some(sender), bell, thread: Some(thread) })
+    }
+
+    /// Hands over a message. What becomes of it is told in the counters.
+    ///
+    /// # Errors
+    /// `WouldBlock`: there is no room. Anything else: it is too long, or the thread is gone.
+    pub(super) fn send(&mut self, message: Vec<u8>) -> io::Result<()> {
+        if message.len() > LONGEST {
+            return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
+        }
+        let Some(messages) = &self.messages else { return Err(io::ErrorKind::BrokenPipe.into()) };
+        messages.try_send(message).map_err(|error| match error {
+            TrySendError::Full(_) => io::ErrorKind::WouldBlock,
+            TrySendError::Disconnected(_) => io::ErrorKind::BrokenPipe,
+        })?;
+        self.ring();
+        Ok(())
+    }
+
+    /// Waits a little for room; `false` where what has no room is lost.
+    pub(super) fn wait(&self) -> bool {
+        if self.waits {
+            thread::sleep(PAUSE);
+        }
+        self.waits
+    }
+
+    /// No more will come: what is there is brought to the broker.
+    pub(super) fn close(&mut self) {
+        self.messages = None;
+        self.ring();
+    }
+
+    fn ring(&self) {
+        // One that rings more often than it can count rings already.
+        let _ = rustix::io::write(&*self.bell, &1_u64.to_ne_bytes());
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        self.close();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Worker {
+    fn run(mut self) {
+        self.tell();
+        let (mut told, mut asked) = (Instant::now(), None::<Instant>);
+        loop {
+            // Before it is looked what came: what comes after that rings again.
+            let _ = rustix::io::read(&*self.bell, &mut [0_u8; 8]);
+            if asked.is_none() && self.stop.load(Ordering::Relaxed) {
+                asked = Some(Instant::now());
+            }
+            let is_late = asked.is_some_and(|asked| asked.elapsed() >= ENDING);
+            if !self.is_over && self.take(is_late) {
+                self.is_over = true;
+                self.carrier.finish(clock::now());
+            }
+            self.carrier.drive(clock::now());
+            self.heed();
+            if self.is_over && (is_late || self.carrier.has_left()) {
+                break;
+            }
+            // At the end what still waits would count as dropped.
+            if !self.is_over && told.elapsed() >= LOOK_UP {
+                self.tell();
+                told = Instant::now();
+            }
+            self.wait();
+        }
+        self.tell();
+    }
+
+    /// Hands on what came, as far as there is room where it can wait for that and it is not `late`. Whether no more
+    /// will come.
+    fn take(&mut self, is_late: bool) -> bool {
+        self.has_left_some = false;
+        loop {
+            if self.waits && !is_late && !self.carrier.has_room() {
+                self.has_left_some = true;
+                return false;
+            }
+            match self.messages.try_recv() {
+                Ok(message) => self.carrier.press(&message),
+                Err(TryRecvError::Empty) => return false,
+                Err(TryRecvError::Disconnected) => return true,
+            }
+        }
+    }
+
+    /// Passes on what a user may want to read.
+    fn heed(&mut self) {
+        while let Some(note) = self.carrier.take_note() {
+            self.counters.note(note);
+        }
+        if let Some(error) = self.carrier.take_error() {
+            let text = error.to_string();
+            self.counters.note(format!("{text}; what passes from now on is lost"));
+            self.counters.tell_of_broker(self.number, |broker| broker.error = Some(text));
+        }
+    }
+
+    /// Brings the counters up to date.
+    fn tell(&mut self) {
+        let account = self.carrier.account();
+        let written = account.written.unwrap_or_default();
+        let dropped = written.dropped_here.max(self.dropped);
+        Shared::add(&self.counters.lost, dropped - self.dropped);
+        self.dropped = dropped;
+        self.counters.tell_of_broker(self.number, |broker| {
+            broker.reconnections = account.reconnections;
+            broker.written = written;
+        });
+    }
+
+    /// Waits until there is something to do, for as long as nobody has to look up.
+    fn wait(&self) {
+        if self.has_left_some && self.carrier.has_room() {
+            return;
+        }
+        let due = self.carrier.due().map_or(LOOK_UP, |due| due.saturating_since(clock::now()));
+        let time = if self.is_over { PAUSE } else { due.min(LOOK_UP) };
+        let timeout = Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
+        let mut polled = [PollFd::new(&self.watch, PollFlags::IN), PollFd::new(&*self.bell, PollFlags::IN)];
+        // What interrupts it is a reason to look.
+        let _ = rustix::event::poll(&mut polled, Some(&timeout));
+    }
+}
