@@ -346,7 +346,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::run::Counters;
+    use crate::run::{BrokerSink, Counters};
 
     /// Takes one that asks and hears it out: who answers before and closes breaks the pipe under the question.
     fn asked(listener: &UnixListener) -> UnixStream {
@@ -372,6 +372,7 @@ mod tests {
     fn what_a_holder_says_is_printable_and_bounded() {
         let directory = private();
         let evil = "x\x1b]0;owned\x07\x1b[31m\u{9b}y\nz".to_owned();
+        let broker = BrokerSink { endpoint: evil.clone(), error: Some(evil.clone()), ..BrokerSink::default() };
         let status = Status {
             name: evil.clone(),
             from: evil.clone(),
@@ -382,14 +383,15 @@ mod tests {
             why: vec![evil.clone()],
             lacks: vec![evil],
             pid: 1,
-            counters: Counters::default(),
+            counters: Counters { brokers: vec![broker], ..Counters::default() },
         };
         let text = format!("{}\n", serde_json::to_string(&[status]).unwrap());
         let answering = holder(directory.path(), text, 1);
         let told = ask_in(directory.path(), &Request::Status).unwrap().routes.remove(0);
         answering.join().unwrap();
-        let all =
-            [vec![told.name, told.from, told.when, told.runs, told.device.unwrap()], told.to, told.why, told.lacks];
+        let BrokerSink { endpoint, error, .. } = told.counters.brokers[0].clone();
+        let names = vec![told.name, told.from, told.when, told.runs, told.device.unwrap(), endpoint, error.unwrap()];
+        let all = [names, told.to, told.why, told.lacks];
         for text in all.concat() {
             assert_eq!(text.chars().filter(|c| c.is_control()).count(), 0, "{text:?}");
             assert!(text.starts_with('x') && text.ends_with("y z"), "{text:?}");

@@ -28,8 +28,8 @@ use crate::exit::Code;
 /// PATH), timer:PERIOD. Sinks: reply (to the sender of the datagram), udp://ADDRESS:PORT,
 /// unix-dgram:PATH (datagrams: the payload as it came, or 8 bytes of --send in network byte order),
 /// tcp://ADDRESS:PORT, unix:PATH, file:PATH (a line with the value or that of --send), mqtt://HOST/TOPIC,
-/// mqtts://HOST/TOPIC and nats://HOST/SUBJECT (a message to a broker: the payload as it came, or the digits of the value
-/// or that of --send).
+/// mqtts://HOST/TOPIC and nats://HOST/SUBJECT (a message to a broker: the payload as it came, or the digits of the
+/// value or that of --send).
 ///
 /// Conditions: numbers are 64-bit and wrap; 5ms is a number of nanoseconds; x/0 is 0 and x%0 is x; shifts take the
 /// lowest 6 bits; everything is evaluated at every event. Operators, loose ones first: ?:, ||, &&, == != < <= > >=,
