@@ -46,7 +46,7 @@ struct Worker {
     bell: Arc<OwnedFd>,
     messages: Receiver<Vec<u8>>,
     waits: bool,
-    /// Messages were left where they are, as there was no room.
+    /// Messages may have been left where they are, without room or for the next turn.
     has_left_some: bool,
     /// No more will come, and all that came is with the carrier.
     is_over: bool,
@@ -167,14 +167,13 @@ impl Worker {
         self.tell();
     }
 
-    /// Hands on what came, as far as there is room where it can wait for that and it is not `late`. Whether no more
-    /// will come.
+    /// Hands on what came: where it can wait, as long as there is room or it is late. Whether no more will come.
     fn take(&mut self, is_late: bool) -> bool {
         self.has_left_some = false;
-        loop {
+        // More than these would keep the connection from its turn.
+        for _ in 0..WAITING {
             if self.waits && !is_late && !self.carrier.has_room() {
-                self.has_left_some = true;
-                return false;
+                break;
             }
             match self.messages.try_recv() {
                 Ok(message) => self.carrier.press(&message),
@@ -182,6 +181,8 @@ impl Worker {
                 Err(TryRecvError::Disconnected) => return true,
             }
         }
+        self.has_left_some = true;
+        false
     }
 
     /// Passes on what a user may want to read.
@@ -211,7 +212,7 @@ impl Worker {
 
     /// Waits until there is something to do, for as long as nobody has to look up.
     fn wait(&self) {
-        if self.has_left_some && self.carrier.has_room() {
+        if self.has_left_some && (!self.waits || self.carrier.has_room()) {
             return;
         }
         let due = self.carrier.due().map_or(LOOK_UP, |due| due.saturating_since(clock::now()));
