@@ -6,7 +6,6 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::Stdio;
 use std::thread;
-use std::time::Duration;
 
 use support::brokers::{Between, NatsServer, Port, Then};
 use support::{Serve, causes, free_port, run, run_json, taut, text};

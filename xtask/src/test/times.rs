@@ -60,7 +60,7 @@ impl Times {
             Kind::Timing => (0, TIMING_LOAD),
         };
         let known = iter::once(&self.past).chain(&self.elsewhere).find_map(|past| longest(past, job));
-        let past = known.unwrap_or(Past { time: Duration::from_secs(seconds), load });
+        let past = known.unwrap_or_else(|| Past { time: Duration::from_secs(seconds), load });
         Past { load: past.load.max(kind::least_load(&job.name)), ..past }
     }
 
