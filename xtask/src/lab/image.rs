@@ -58,6 +58,8 @@ impl FromStr for Passed {
     }
 }
 
+/// Parts of each crate that a compiler may work on at a time. Each has copies of its own of what is inlined.
+const PARTS: &str = "4";
 /// Packages that the release build does not divide.
 const IN_ONE_PIECE: [&str; 2] = ["taut-capture", "taut-explain"];
 /// Packages that take long to optimise and do little or nothing in a guest.
@@ -72,7 +74,7 @@ pub(super) fn taut(architecture: Architecture) -> Result<PathBuf> {
         // No guest is an agent of a mesh.
         build.args(["build", "--quiet", "--locked", "--package", "tautline", "--no-default-features"]);
         // What is given away has these in one piece, which keeps all but one core from work.
-        let in_parts = IN_ONE_PIECE.map(|package| format!("profile.release.package.{package}.codegen-units=16"));
+        let in_parts = IN_ONE_PIECE.map(|package| format!("profile.release.package.{package}.codegen-units={PARTS}"));
         let hardly_run = HARDLY_RUN.map(|package| format!("profile.release.package.{package}.opt-level=1"));
         for setting in in_parts.iter().chain(&hardly_run) {
             build.args(["--config", setting]);
@@ -88,7 +90,7 @@ pub(super) fn for_guests(mut build: Command, architecture: Architecture, directo
     build.arg("--release");
     architecture.build(&mut build)?;
     // Runs of seconds are worth no link-time optimisation.
-    build.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
+    build.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", PARTS);
     build.env("CARGO_TARGET_DIR", directory).env("RUSTFLAGS", "-C target-feature=+crt-static");
     Ok(build)
 }

@@ -26,8 +26,9 @@ impl Limits {
     pub(super) const ALONE: Self = Self { jobs: 1, guests: 1, load: f64::INFINITY };
     /// For cores that are busy already: several that are known to sleep nearly all the time, else one.
     pub(super) const BUSY: Self = Self { jobs: 4, guests: 1, load: 0.5 };
-    /// For two cores or more that are to be quiet: three that are known to sleep nearly all the time, else one.
-    pub(super) const QUIET: Self = Self { jobs: 3, guests: 1, load: 0.75 };
+    /// For two cores or more that are to be quiet: four that are known to sleep nearly all the time, three of which
+    /// nothing is known, or one.
+    pub(super) const QUIET: Self = Self { jobs: 4, guests: 1, load: 0.75 };
 }
 
 /// What waits, the longest first, and what runs.

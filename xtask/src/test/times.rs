@@ -32,6 +32,8 @@ pub(super) struct Times {
 /// Cores that a test keeps busy of which nothing is known. Most mostly wait; but the first run on a
 /// machine, which knows of none, has to leave each the time that it needs.
 const UNKNOWN_LOAD: f64 = 1.0;
+/// The same where those are known that took longer on another machine: it is a short one, or new.
+const SHORT_LOAD: f64 = 0.5;
 /// The same for those that look at times: they wait for timers nearly always.
 const TIMING_LOAD: f64 = 0.25;
 /// What is left of the load that a test had once when the next run finds less: it may have waited for others then.
@@ -55,6 +57,7 @@ impl Times {
             Kind::Guest | Kind::ArmGuest | Kind::DebugKernel | Kind::QuietGuest | Kind::Apart | Kind::Bench => {
                 (60, UNKNOWN_LOAD)
             }
+            Kind::Host | Kind::Browser if self.elsewhere.iter().any(|past| !past.is_empty()) => (0, SHORT_LOAD),
             Kind::Host | Kind::Browser => (0, UNKNOWN_LOAD),
             Kind::Timing if kind::COMPUTING.contains(&job.name.as_str()) => (60, UNKNOWN_LOAD),
             Kind::Timing => (0, TIMING_LOAD),
@@ -186,7 +189,7 @@ mod tests {
         fs::write(&told, text).unwrap();
         let mut times = Times::of(&here, &[&told]);
         assert_eq!(times.expected(&job("a b")), Past { time: Duration::from_secs(60), load: 0.05 });
-        assert_eq!(times.expected(&job("a d")), Past { time: Duration::ZERO, load: UNKNOWN_LOAD });
+        assert_eq!(times.expected(&job("a d")), Past { time: Duration::ZERO, load: SHORT_LOAD });
         // Its own run counts for more.
         times.note(&finished("a b", Verdict::Passed, 30, 15));
         times.keep().unwrap();

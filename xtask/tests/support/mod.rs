@@ -42,13 +42,21 @@ impl Lab {
 
     fn fetched(test: &str, fetched: &OnceLock<Result<(), String>>, how: &[&str]) -> Option<Self> {
         let lab = Self { directory: tempfile::tempdir().unwrap() };
+        // Another test of the same run may have seen to it.
+        let seen = run_directory().map(|run| run.join(format!("{}.seen", how.join(""))));
         let fetched = fetched.get_or_init(|| {
+            if seen.as_ref().is_some_and(|seen| seen.exists()) {
+                return Ok(());
+            }
             let output = lab.command(how).output().unwrap();
             let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
             match output.status.code() {
                 Some(77) => Err(stderr),
                 _ => {
                     assert!(output.status.success(), "lab fetch: {stderr}");
+                    if let Some(seen) = &seen {
+                        fs::write(seen, "").unwrap();
+                    }
                     Ok(())
                 }
             }
@@ -132,10 +140,14 @@ pub(crate) fn test_program(name: &str) -> PathBuf {
     built.filter_map(|message| Some(message["executable"].as_str()?.into())).next_back().expect("the tests' program")
 }
 
+/// What a run of `cargo xtask test` keeps for its tests in guests (docs/lab.md).
+fn run_directory() -> Option<PathBuf> {
+    std::env::var_os("TAUT_LAB_ONCE").map(PathBuf::from)
+}
+
 /// The program of `PACKAGE::NAME` in the run's directory.
 fn named_program(name: &str) -> Option<PathBuf> {
-    let run = PathBuf::from(std::env::var_os("TAUT_LAB_ONCE")?);
-    let programs = fs::read_to_string(run.join("programs")).ok()?;
+    let programs = fs::read_to_string(run_directory()?.join("programs")).ok()?;
     let end = format!("::{name}");
     let (_, place) = programs.lines().filter_map(|line| line.split_once(' ')).find(|(of, _)| of.ends_with(&end))?;
     Some(place.into())

@@ -46,6 +46,8 @@ pub(super) struct Connection {
     ended: Option<Ended>,
     /// A write is going on, or the last one was refused for lack of room.
     is_writing: bool,
+    /// Of one that is known by its calls alone: the threads whose writes go on.
+    writers: Vec<Option<u32>>,
     is_reading: bool,
     /// The last write was refused for lack of room, of a socket that is known by its calls alone.
     is_refused: bool,
@@ -62,20 +64,12 @@ pub(super) struct Connection {
     /// How what came was read.
     pub(super) readiness: Readiness,
     pub(super) users: Users,
-    /// Of one that is known by its calls alone: waits of its readers for a processor since the last of these.
-    ran: Vec<Ran>,
+    /// Of one that is known by its calls alone: what came since the last of these, and what its readers waited for.
+    held_back: Vec<Event>,
     places: Places,
     pub(super) messages: Messages,
     /// Its other end is traced, too, or was.
     pub(super) has_met_peer: bool,
-}
-
-/// A thread has waited for a processor until then.
-#[derive(Clone, Copy, Debug)]
-struct Ran {
-    at: u64,
-    waited_ns: u64,
-    thread: Option<u32>,
 }
 
 /// Whether a connection that the other end opened waits for accept(2).
@@ -113,6 +107,7 @@ impl Connection {
             accepting: Accepting::NotAwaited,
             ended: None,
             is_writing: false,
+            writers: Vec::new(),
             is_reading: false,
             is_refused: false,
             end: None,
@@ -123,7 +118,7 @@ impl Connection {
             release: None,
             readiness: Readiness::default(),
             users: Users::default(),
-            ran: Vec::new(),
+            held_back: Vec::new(),
             places: Places::default(),
             messages: Messages::default(),
             has_met_peer: false,
@@ -157,10 +152,12 @@ impl Connection {
     /// Another write may wait if there `is_room` for it beside those of all connections.
     pub(super) fn event(&mut self, event: &Event, is_room: bool) {
         if let Some(kind) = self.local() {
+            if self.is_held_back(event) {
+                return self.hold_back(event);
+            }
             match event.what {
-                What::Task(task) => return self.local_task(task, event),
-                What::Gap => self.ran.clear(),
-                _ => self.settle_ran(kind),
+                What::Gap => self.held_back.clear(),
+                _ => self.settle_held_back(kind),
             }
         }
         self.users.event(event);
@@ -506,6 +503,7 @@ impl Connection {
         self.tally.gaps += 1;
         self.writes.forget();
         (self.is_writing, self.is_reading, self.is_refused) = (false, false, false);
+        self.writers.clear();
     }
 
     /// Ends a time in which nothing was to be sent.
@@ -518,8 +516,10 @@ impl Connection {
     /// Nothing more comes; of a connection that is still open the time until `end` is known.
     pub(super) fn finish(&mut self, end: Option<u64>) {
         let is_called = self.is_reading || self.is_writing || self.is_refused;
-        if let Some(kind) = self.local().filter(|_| is_called && end.is_some()) {
-            self.settle_ran(kind);
+        if let Some(kind) = self.local().filter(|_| end.is_some()) {
+            // Nobody else has got its place. It may be closed all the same, and its threads waited for others then.
+            while !is_called && self.held_back.pop_if(|event| matches!(event.what, What::Task(_))).is_some() {}
+            self.settle_held_back(kind);
         }
         self.users.nobody_acts();
         if let (Some(_), Some(kind)) = (self.first, self.local()) {
@@ -529,7 +529,8 @@ impl Connection {
             let is_full = kind.is_bluetooth() || self.state.as_ref().is_some_and(|state| state.send_buffer_full);
             let turn = match self.is_writing {
                 true if is_full => who_makes_room(kind),
-                false if self.is_reading => Holder::PeerTurn,
+                // Who reads from a pipe waits for who writes to it.
+                false if self.is_reading && kind != LocalKind::Pipe => Holder::PeerTurn,
                 _ => Holder::SendingProgram,
             };
             self.settle(turn);

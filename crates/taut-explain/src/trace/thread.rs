@@ -124,11 +124,6 @@ impl Users {
         self.callers[way.index()].last
     }
 
-    /// A thread runs, and is about to call.
-    pub(super) fn runs(&mut self, thread: Option<u32>) {
-        self.actor = thread.map(|thread| (Way::Backward, thread));
-    }
-
     /// What comes next is no event.
     pub(super) const fn nobody_acts(&mut self) {
         self.actor = None;

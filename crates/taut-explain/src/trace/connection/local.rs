@@ -1,13 +1,17 @@
 //! What is known by its calls alone: Unix sockets, sockets of UDP and Bluetooth, and pipes.
 
+use std::mem::discriminant;
+
 use taut_event::{Call, Direction as Way, Event, Holder, LocalKind, SocketState, Stamp, Task, What};
 
-use super::{Connection, EAGAIN, Ran, who_makes_room};
+use super::{Connection, EAGAIN, who_makes_room};
 
 /// A write that takes longer, into what was full meanwhile, has waited for room.
 const ROOM_NS: u64 = 100_000;
-/// So many waits for a processor are kept apart until a call comes. The last of them has the time of those after it.
-const MOST_RAN: usize = 32;
+/// So many threads that write at once are told apart.
+const MOST_WRITERS: usize = 64;
+/// So many events are held back until a call comes. Of more the last one of a kind stands for those after it.
+const MOST_HELD_BACK: usize = 16;
 
 impl Connection {
     /// An event of a Unix socket, a socket of UDP or a pipe. Their states tell only whether something waits to be read
@@ -16,10 +20,14 @@ impl Connection {
         let unread = |state: &SocketState| state.unread_bytes > 0;
         let had_unread = self.state.as_ref().is_some_and(unread);
         let bytes = event.bytes.end.saturating_sub(event.bytes.start);
+        let who = event.who.map(|task| task.0);
+        // What comes out of a pipe is what was written to it.
+        let is_answer = !self.is_writing && kind != LocalKind::Pipe;
         let turn = match event.what {
-            // What comes during a write is no answer to it.
-            What::Reached(Stamp::Received) => turn.filter(|_| !self.is_writing),
-            What::Reached(Stamp::Read) => (!had_unread && !self.is_writing).then_some(Holder::PeerTurn),
+            // What comes during a write is no answer to it, and another thread's write does not end it.
+            What::Reached(Stamp::WriteBegin) => turn.filter(|_| !self.is_writing),
+            What::Reached(Stamp::Received) => turn.filter(|_| is_answer),
+            What::Reached(Stamp::Read) => (!had_unread && is_answer).then_some(Holder::PeerTurn),
             What::Reached(Stamp::WriteEnd) => Some(self.writer(at, kind)),
             // One that failed in the end may have waited as well.
             What::Call(Call::End { .. }) if event.direction == Way::Forward => Some(self.writer(at, kind)),
@@ -29,9 +37,14 @@ impl Connection {
         let is_unheard = !had_unread && !self.is_reading && matches!(&event.what, What::State(state) if unread(state));
         self.advance_local(at, kind, turn, is_unheard);
         match event.what {
-            What::Reached(Stamp::WriteBegin) => (self.is_writing, self.is_refused) = (true, false),
+            What::Reached(Stamp::WriteBegin) => {
+                if self.writers.len() < MOST_WRITERS && !self.writers.contains(&who) {
+                    self.writers.push(who);
+                }
+                (self.is_writing, self.is_refused) = (true, false);
+            }
             What::Reached(Stamp::WriteEnd) => {
-                self.is_writing = false;
+                self.ends_its_write(who);
                 self.tally.writes += 1;
                 self.tally.sent_bytes = self.tally.sent_bytes.saturating_add(bytes);
             }
@@ -46,7 +59,7 @@ impl Connection {
             What::Call(Call::End { result, .. }) => match event.direction {
                 Way::Backward => self.is_reading = false,
                 Way::Forward => {
-                    self.is_writing = false;
+                    self.ends_its_write(who);
                     self.is_refused = result == EAGAIN;
                     self.tally.refused += u64::from(self.is_refused);
                     let has_room = self.state.as_ref().is_some_and(|state| !state.send_buffer_full);
@@ -59,6 +72,12 @@ impl Connection {
             }
             _ => {}
         }
+    }
+
+    /// A thread's write is over; those of others may go on.
+    fn ends_its_write(&mut self, who: Option<u32>) {
+        self.writers.retain(|writer| *writer != who);
+        self.is_writing = !self.writers.is_empty();
     }
 
     /// Who had the time of a write that ends now.
@@ -96,35 +115,55 @@ impl Connection {
         }
     }
 
-    /// A thread that may read what waits here has run, or has learned of it. That is no call: what is known by its
-    /// calls alone may be closed by now, with something left in it. So its time goes on only if something else comes.
-    pub(super) fn local_task(&mut self, task: Task, event: &Event) {
+    /// Whether an event tells only of what comes, or of a thread that may read it. That is no call, and what is known
+    /// by its calls alone may be closed by now: what was left in it nobody reads, and what comes may be for another one
+    /// that has its place in the kernel's memory. So it counts only if a call comes after it, or nothing at all does.
+    pub(super) fn is_held_back(&self, event: &Event) -> bool {
+        let is_of_reader = matches!(event.what, What::Task(_));
+        let comes = event.who.is_none() && matches!(event.what, What::Reached(Stamp::Received) | What::State(_));
+        self.first.is_some() && (is_of_reader || comes && !self.is_bluetooth())
+    }
+
+    /// Keeps such an event. How what came is read counts at the read anyway.
+    pub(super) fn hold_back(&mut self, event: &Event) {
         let at = event.at.as_nanos().max(self.last);
-        match task {
-            Task::Ran { waited_ns } if self.first.is_some() => {
-                self.readiness.ran(waited_ns);
-                let thread = event.who.map(|task| task.0);
-                let is_full = self.ran.len() >= MOST_RAN;
-                match self.ran.last_mut().filter(|_| is_full) {
-                    Some(last) => {
-                        *last = Ran { at, waited_ns: last.waited_ns.saturating_add(waited_ns), thread };
-                    }
-                    None => self.ran.push(Ran { at, waited_ns, thread }),
-                }
-            }
-            Task::Polled { waited_ns } => self.readiness.polled(at, waited_ns),
-            Task::TimedOut { waited_ns } => self.readiness.timed_out(at, waited_ns),
+        match event.what {
+            What::Task(Task::Ran { waited_ns }) => self.readiness.ran(waited_ns),
+            What::Task(Task::Polled { waited_ns }) => return self.readiness.polled(at, waited_ns),
+            What::Task(Task::TimedOut { waited_ns }) => return self.readiness.timed_out(at, waited_ns),
+            What::Task(_) => return,
+            What::State(state) => self.readiness.state(at, state.unread_bytes > 0),
             _ => {}
+        }
+        if self.held_back.len() < MOST_HELD_BACK {
+            return self.held_back.push(*event);
+        }
+        let kind = discriminant(&event.what);
+        let Some(last) = self.held_back.iter_mut().rfind(|held| discriminant(&held.what) == kind) else { return };
+        let before = std::mem::replace(last, *event);
+        if let (What::Task(Task::Ran { waited_ns: before }), What::Task(Task::Ran { waited_ns })) =
+            (before.what, &mut last.what)
+        {
+            *waited_ns = waited_ns.saturating_add(before);
         }
     }
 
-    /// Books the waits for a processor that were before what comes now.
-    pub(super) fn settle_ran(&mut self, kind: LocalKind) {
-        for Ran { at, waited_ns, thread } in std::mem::take(&mut self.ran) {
-            let at = at.max(self.last);
-            self.users.runs(thread);
-            self.advance_local(at, kind, None, false);
-            self.has_run(at, waited_ns);
+    /// What was held back counts.
+    pub(super) fn settle_held_back(&mut self, kind: LocalKind) {
+        for event in std::mem::take(&mut self.held_back) {
+            let at = event.at.as_nanos().max(self.last);
+            self.users.event(&event);
+            self.places.seen(&event);
+            match event.what {
+                What::Task(Task::Ran { waited_ns }) => {
+                    self.advance_local(at, kind, None, false);
+                    self.has_run(at, waited_ns);
+                }
+                What::Reached(_) if event.direction == Way::Backward => {
+                    self.local_event(at, kind, Some(Holder::PeerTurn), &event);
+                }
+                _ => self.local_event(at, kind, None, &event),
+            }
         }
     }
 }

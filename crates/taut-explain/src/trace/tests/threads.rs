@@ -92,27 +92,70 @@ fn the_thread_that_reads_late_is_named_and_its_twin_is_not() {
     }
 }
 
-/// A socket that is known by its calls may be closed with something left in it, and its thread goes on with others.
+/// A socket that is known by its calls may be closed, with something left in it. Its thread goes on with others, and
+/// another socket may get its place in the kernel's memory.
 #[test]
-fn waits_of_a_thread_after_the_last_call_on_a_socket_count_only_if_another_one_comes() {
-    for is_read in [false, true] {
+fn what_comes_after_the_last_call_on_a_socket_counts_unless_it_may_be_for_another_one() {
+    // What becomes of it, its time, and that of its thread.
+    let cases = [("read", 600, [410, 100, 0]), ("not read", 150, [60, 0, 0]), ("another one", 10, [10, 0, 0])];
+    for (case, span, expected) in cases {
         let mut story = Threaded::new(5, 1);
         story.comes(0, 2, 0);
         story.reads(10, 2, 12, 0);
         story.comes(100, 2, 8);
+        story.comes(150, 2, 8);
         for round in 0..100 {
             let ran = What::Task(Task::Ran { waited_ns: MS });
             story.tell(200 + 2 * round, (2, Some(12)), Way::Backward, ran, (0, 0));
         }
-        if is_read {
-            story.reads(600, 2, 12, 8);
+        match case {
+            "read" => story.reads(600, 2, 12, 8),
+            "another one" => story.0.close(FlowId(2), Closed::Ended),
+            _ => {}
         }
         let traced = story.end(1000);
-        let expected = if is_read { [410, 100, 0] } else { [10, 0, 0] };
-        assert_eq!(rows_ms(&traced.threads), [(12, expected)]);
+        assert_eq!(rows_ms(&traced.threads), [(12, expected)], "{case}");
         let [received] = traced.worst.as_slice() else { panic!("{:#?}", traced.worst) };
-        assert_eq!(received.span_ns, if is_read { 600 * MS } else { 100 * MS });
+        assert_eq!(received.span_ns, span * MS, "{case}");
     }
+}
+
+/// Each of them waits for room until the other end has read, whoever was let go before.
+#[test]
+fn threads_that_wait_in_their_writes_at_once_all_wait_for_room() {
+    let mut story = Threaded::new(5, 1);
+    let full = What::State(SocketState { send_buffer_full: true, ..SocketState::default() });
+    for thread in 1..4 {
+        story.tell(0, (2, Some(thread)), Way::Forward, full, (0, 0));
+        story.tell(0, (2, Some(thread)), Way::Forward, What::Reached(Stamp::WriteBegin), (0, 0));
+    }
+    for (at, thread) in [(100, 1), (200, 2), (300, 3)] {
+        story.tell(at, (2, Some(thread)), Way::Forward, full, (0, 0));
+        story.tell(at, (2, Some(thread)), Way::Forward, What::Reached(Stamp::WriteEnd), (0, 64));
+    }
+    let traced = story.end(300);
+    let [sent] = traced.worst.as_slice() else { panic!("{:#?}", traced.worst) };
+    assert_eq!(held_ms(sent), [("receiving_program", 300.0)]);
+    assert_eq!((found(sent), sent.waited_writes), (vec!["receiving_program"], 3));
+}
+
+/// Who reads from a pipe waits for who writes to it, and not the other way round.
+#[test]
+fn a_read_that_waits_at_a_pipe_is_the_turn_of_who_writes() {
+    let mut story = Threaded::new(5, 0);
+    let key = LocalKey { kind: LocalKind::Pipe, inode: 9, ends: None };
+    story.0.flow(FlowId(2), &Flow { key: FlowKey::Local(key), ..flow() });
+    story.tell(0, (2, Some(21)), Way::Forward, What::State(quiet()), (0, 0));
+    story.tell(0, (2, Some(21)), Way::Forward, What::Reached(Stamp::WriteBegin), (0, 0));
+    story.tell(0, (2, Some(21)), Way::Backward, What::Reached(Stamp::Received), (0, 0));
+    story.state(0, 2, 1);
+    story.tell(0, (2, Some(21)), Way::Forward, What::Reached(Stamp::WriteEnd), (0, 8));
+    story.reads(50, 2, 22, 0);
+    story.tell(60, (2, Some(22)), Way::Backward, What::Call(Call::Begin { number: 0 }), (0, 0));
+    let traced = story.end(1000);
+    let of = |is_outgoing| held_ms(traced.worst.iter().find(|one| one.is_outgoing == is_outgoing).unwrap());
+    assert_eq!(of(true), [("sending_program", 1000.0)]);
+    assert_eq!(of(false), [("peer_turn", 950.0), ("receiving_program", 50.0)]);
 }
 
 /// Both ends of a pipe are one flow.
@@ -145,8 +188,8 @@ fn a_socket_that_is_known_by_its_calls_ends_with_its_last_one_though_events_were
     story.tell(900, (2, None), Way::Forward, What::Gap, (0, 0));
     let traced = story.end(1000);
     let [received] = traced.worst.as_slice() else { panic!("{:#?}", traced.worst) };
-    assert_eq!(held_ms(received), [("peer_turn", 90.0), ("receiving_program", 10.0)]);
-    assert_eq!((received.span_ns, received.remarks.len()), (100 * MS, 1));
+    assert_eq!(held_ms(received), [("receiving_program", 10.0)]);
+    assert_eq!((received.span_ns, received.remarks.len()), (10 * MS, 1));
 }
 
 /// One that never reads is the one that did before; of several nobody knows which.
