@@ -108,6 +108,10 @@ const TIMING: &[(&str, &str)] = &[
         "no row of 10 % but the two: a busy core takes its part of the time",
     ),
     (
+        "tautline::trace_bars a_tracer_sleeps_by_its_clock_and_not_by_what_it_traces",
+        "it sleeps once it has read all: on a busy core more comes than it gets to read",
+    ),
+    (
         "tautline::trace_causes each_cause_holds_what_it_is_said_to_hold_and_nothing_once_it_is_cured",
         "shares of what is held: on a busy core a reader waits for its turn, too",
     ),

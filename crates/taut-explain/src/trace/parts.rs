@@ -49,9 +49,10 @@ impl Part {
     fn go_on(&mut self, to: u64, load: Load) {
         let length = to - self.episode.to;
         self.episode.to = to;
+        // What is known of a part only is not told of all of it.
         self.load.bytes = match (self.load.bytes, load.bytes) {
             (Some([from, to]), Some([_, next])) => Some([from, to.max(next)]),
-            (one, other) => one.or(other),
+            _ => None,
         };
         if self.load.thread == load.thread {
             self.lead += length;
