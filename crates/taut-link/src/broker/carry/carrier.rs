@@ -11,7 +11,7 @@ use taut_time::{Duration, Instant};
 
 use super::account::BrokerAccount;
 use super::envelope::Run;
-use super::line::{Carrier, Leave, Line, PATIENCE};
+use super::line::{Carrier, Leave, Line, MOST_NOTED, PATIENCE};
 use super::reader::Reader;
 use super::wire::Came;
 use super::writer::{Answer, MOST_OUTPUT, Writer};
@@ -294,7 +294,11 @@ impl Carrier {
         if let Some(writer) = &mut self.writer
             && let Err(why) = writer.pump(&mut **client)
         {
-            self.notes.push_back(format!("{}: the broker {why}; a message is lost", self.endpoint));
+            // Once for a connection: each message that comes may be such a one.
+            let note = format!("{}: the broker {why}; such messages are lost", self.endpoint);
+            if self.noted.len() < MOST_NOTED && self.noted.insert(note.clone()) {
+                self.notes.push_back(note);
+            }
         }
         if client.output().len() >= MOST_OUTPUT {
             return;
@@ -414,9 +418,12 @@ impl Carrier {
     }
 
     /// Takes a message to be published where [`offer`](Self::offer) would not, too: then the oldest one that waits is
-    /// dropped, and counted.
+    /// dropped, and counted. So is the message itself when all is over.
     pub fn press(&mut self, payload: &[u8]) {
-        self.writer.iter_mut().for_each(|writer| writer.take(payload));
+        let is_over = self.has_left();
+        if let Some(writer) = &mut self.writer {
+            if is_over { writer.discard() } else { writer.take(payload) }
+        }
     }
 
     /// Whether [`offer`](Self::offer) would take a message.
@@ -508,9 +515,10 @@ impl Carrier {
         self.reader.as_ref().map_or((0, 0), Reader::unread)
     }
 
-    /// What became of the messages, so far or, after [`finish`](Self::finish), for good.
+    /// What became of the messages, so far or, after [`finish`](Self::finish) or when all is over, for good.
     pub fn account(&self) -> BrokerAccount {
-        let written = self.writer.as_ref().map(|writer| writer.account(self.ending.is_some()));
+        let is_over = self.ending.is_some() || self.has_left();
+        let written = self.writer.as_ref().map(|writer| writer.account(is_over));
         let heard = self.reader.as_ref().map(Reader::account);
         BrokerAccount { written, heard, ..self.told.clone() }
     }

@@ -49,7 +49,7 @@ pub struct Carrier {
     /// The last turn of reading did not come to an end.
     pub(super) has_more: bool,
     pub(super) notes: VecDeque<String>,
-    /// What has been said since the broker had let us in.
+    /// What has been said since the broker let us in, and is not said again.
     pub(super) noted: BTreeSet<String>,
     pub(super) told: BrokerAccount,
 }
@@ -103,8 +103,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// A connection that is closed sooner did not last. A session that is taken away so twice by a broker that is there was
 /// taken over by another client.
 const SHORT_SESSION: Duration = Duration::from_secs(5);
-/// Reasons that are said each once while a broker does not let us in.
-const MOST_NOTED: usize = 16;
+/// Reasons that are said each once: while a broker does not let us in, and of messages while it does.
+pub(super) const MOST_NOTED: usize = 16;
 /// How long a session that was taken away is left to who has it.
 const TAKEN_AWAY: Duration = Duration::from_secs(1);
 /// How long the end waits for the broker, and for what readers tell, since either has taken something: a broker that

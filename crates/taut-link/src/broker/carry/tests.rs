@@ -267,3 +267,71 @@ fn a_lasting_session_that_is_ended_for_a_reason_is_not_asked_for_again_and_again
     assert!((2..=6).contains(&connections), "{connections}");
     assert!(carrier.take_error().is_none());
 }
+
+/// A broker of MQTT 5 that lets one client in with these bytes, and what it then does with the connection; its address.
+fn broker(connack: &'static [u8], then: impl FnOnce(TcpStream) + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("mqtt://{}/t?v=5&envelope=off", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        let mut stream = listener.accept().unwrap().0;
+        // Its CONNECT; there is nothing that it subscribes to.
+        assert!(stream.read(&mut [0; 1024]).unwrap() > 0);
+        stream.write_all(connack).unwrap();
+        then(stream);
+    });
+    address
+}
+
+/// One that only publishes there.
+fn publisher(address: &str) -> Carrier {
+    let endpoint: Endpoint = address.parse().unwrap();
+    let directions = Directions { writes: true, reads: false, topic_is_heard: false };
+    Carrier::open(&endpoint, directions, Duration::from_secs(10)).unwrap()
+}
+
+fn drive_until(carrier: &mut Carrier, is_so: impl Fn(&Carrier) -> bool) {
+    let until = clock::now() + Duration::from_secs(10);
+    while !is_so(carrier) {
+        assert!(clock::now() < until, "{carrier:?}");
+        carrier.drive(clock::now());
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn what_is_pressed_on_a_carrier_that_is_refused_is_dropped_at_once() {
+    let address = broker(&[0x20, 3, 0, 0, 0], |mut stream| {
+        // PUBLISH of less than 128 bytes to `t`, with its number behind that; not authorised.
+        let mut packet = [0; 1024];
+        assert!(stream.read(&mut packet).unwrap() > 7);
+        stream.write_all(&[0x40, 3, packet[5], packet[6], 0x87]).unwrap();
+        // What is unread would take the answer away.
+        while stream.read(&mut packet).is_ok_and(|bytes| bytes > 0) {}
+    });
+    let mut carrier = publisher(&format!("{address}&qos=1"));
+    carrier.press(b"1");
+    drive_until(&mut carrier, Carrier::has_left);
+    let error = carrier.take_error().unwrap().to_string();
+    assert!(error.contains("refused a message"), "{error}");
+    (0..5).for_each(|_| carrier.press(b"2"));
+    let written = carrier.account().written.unwrap();
+    assert_eq!((written.sent, written.dropped_here, written.confirmed_by_broker), (6, 5, Some(0)));
+}
+
+#[test]
+fn messages_that_a_broker_does_not_take_are_each_counted_and_said_once() {
+    // Maximum Packet Size 64.
+    let address = broker(&[0x20, 8, 0, 0, 5, 0x27, 0, 0, 0, 64], |mut stream| {
+        while stream.read(&mut [0; 1024]).is_ok_and(|bytes| bytes > 0) {}
+    });
+    let mut carrier = publisher(&address);
+    for count in 1..=20 {
+        carrier.press(&[0; 100]);
+        drive_until(&mut carrier, |carrier| carrier.account().written.unwrap().dropped_here == count);
+    }
+    carrier.press(b"1");
+    let notes: Vec<String> = std::iter::from_fn(|| carrier.take_note()).collect();
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0].contains("its limit is 64 bytes"), "{notes:?}");
+    assert_eq!(carrier.account().written.unwrap().sent, 21);
+}

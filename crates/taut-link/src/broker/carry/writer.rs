@@ -140,6 +140,12 @@ impl Writer {
         self.sent += 1;
     }
 
+    /// Takes a message that no broker will have any more: it is dropped.
+    pub(super) const fn discard(&mut self) {
+        self.sent += 1;
+        self.dropped += 1;
+    }
+
     /// Whether all that was taken is with the broker, and acknowledged where it does that.
     pub(super) fn is_done(&self) -> bool {
         let is_given = self.waiting.is_empty() && self.again.is_empty();
