@@ -293,6 +293,7 @@ fn a_timer_goes_on_while_the_broker_is_away() {
     // Those that were under way when it was killed it may have had, at most 16.
     assert!(sent - confirmed - dropped <= 16, "{}", wrote.said);
     assert_eq!(passed - sent, wrote.counter("lost") - dropped, "{}", wrote.said);
+    assert_eq!(wrote.broker()["not_taken"], passed - sent, "{}", wrote.said);
     assert_eq!(wrote.code, Some(1), "{}", wrote.said);
 }
 
@@ -316,6 +317,7 @@ fn a_broker_that_stands_still_keeps_no_route_alive() {
     let (passed, sent, dropped) = (wrote.counter("passed"), wrote.written("sent"), wrote.written("dropped_here"));
     assert!(sent > 1000 && dropped >= sent - 16, "{}", wrote.said);
     assert_eq!(passed - sent, wrote.counter("lost") - dropped, "{}", wrote.said);
+    assert_eq!(wrote.broker()["not_taken"], passed - sent, "{}", wrote.said);
     assert_eq!(wrote.code, Some(1), "{}", wrote.said);
 }
 

@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -35,6 +35,11 @@ pub(super) struct Broker {
     messages: Option<SyncSender<Vec<u8>>>,
     bell: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
+    counters: Arc<Shared>,
+    /// Its number in the counters.
+    number: usize,
+    /// Messages that were not handed over.
+    not_taken: Arc<AtomicU64>,
 }
 
 /// The end of the thread.
@@ -54,6 +59,8 @@ struct Worker {
     counters: Arc<Shared>,
     /// Its number in the counters.
     number: usize,
+    /// Messages that never came.
+    not_taken: Arc<AtomicU64>,
     /// Those of the dropped messages that the route has counted as lost.
     dropped: u64,
 }
@@ -73,6 +80,7 @@ impl Broker {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let bell = Arc::new(rustix::event::eventfd(0, flags).map_err(|errno| failed(errno.into()))?);
         let (sender, messages) = sync_channel(WAITING);
+        let (number, not_taken) = (counters.add_broker(endpoint.to_string()), Arc::<AtomicU64>::default());
         let worker = Worker {
             carrier,
             watch,
@@ -83,15 +91,18 @@ impl Broker {
             is_over: false,
             stop: Arc::clone(stop),
             counters: Arc::clone(counters),
-            number: counters.add_broker(endpoint.to_string()),
+            number,
+            not_taken: Arc::clone(&not_taken),
             dropped: 0,
         };
         let builder = thread::Builder::new().name("route-broker".to_owned());
         let thread = builder.spawn(move || worker.run()).map_err(failed)?;
-        Ok(Self { waits, messages: Some(sender), bell, thread: Some(thread) })
+        let (messages, counters) = (Some(sender), Arc::clone(counters));
+        Ok(Self { waits, messages, bell, thread: Some(thread), counters, number, not_taken })
     }
 
-    /// Hands over a message. What becomes of it is told in the counters.
+    /// Hands over a message. What becomes of it is told in the counters; that there was no room, by
+    /// [`miss`](Self::miss).
     ///
     /// # Errors
     /// `WouldBlock`: there is no room. Anything else: it is too long, or the thread is gone.
@@ -106,6 +117,11 @@ impl Broker {
         })?;
         self.ring();
         Ok(())
+    }
+
+    /// A message was not handed over, and will not be.
+    pub(super) fn miss(&self) {
+        Shared::add(&self.not_taken, 1);
     }
 
     /// Waits a little for room; `false` where what has no room is lost.
@@ -131,9 +147,16 @@ impl Broker {
 impl Drop for Broker {
     fn drop(&mut self) {
         self.close();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        let is_sound = self.thread.take().is_none_or(|thread| thread.join().is_ok());
+        let not_taken = self.not_taken.load(Ordering::Relaxed);
+        self.counters.tell_of_broker(self.number, |broker| {
+            // Since the thread looked last.
+            broker.not_taken = not_taken;
+            if !is_sound {
+                let endpoint = &broker.endpoint;
+                broker.error = Some(format!("{endpoint}: the thread that publishes has failed, a mistake of taut"));
+            }
+        });
     }
 }
 
@@ -206,6 +229,7 @@ impl Worker {
         self.dropped = dropped;
         self.counters.tell_of_broker(self.number, |broker| {
             broker.reconnections = account.reconnections;
+            broker.not_taken = self.not_taken.load(Ordering::Relaxed);
             broker.written = written;
         });
     }
@@ -221,5 +245,52 @@ impl Worker {
         let mut polled = [PollFd::new(&self.watch, PollFlags::IN), PollFd::new(&*self.bell, PollFlags::IN)];
         // What interrupts it is a reason to look.
         let _ = rustix::event::poll(&mut polled, Some(&timeout));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::run::status::BrokerSink;
+
+    /// A broker of MQTT 3.1.1 that lets one client in and takes what it publishes.
+    fn broker() -> Endpoint {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("mqtt://{}/t?envelope=off", listener.local_addr().unwrap());
+        thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            // Its CONNECT.
+            assert!(stream.read(&mut [0; 1024]).unwrap() > 0);
+            stream.write_all(&[0x20, 2, 0, 0]).unwrap();
+            while stream.read(&mut [0; 1024]).is_ok_and(|bytes| bytes > 0) {}
+        });
+        address.parse().unwrap()
+    }
+
+    #[test]
+    fn what_never_came_to_the_thread_is_a_loss_of_the_broker_as_well() {
+        let (counters, stop) = (Arc::<Shared>::default(), Arc::<AtomicBool>::default());
+        let mut sink = Broker::open(&broker(), false, &counters, &stop).unwrap();
+        sink.send(Vec::new()).unwrap();
+        sink.send(vec![0; LONGEST]).unwrap();
+        let error = sink.send(vec![0; LONGEST + 1]).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EMSGSIZE));
+        sink.miss();
+        drop(sink);
+        let told = counters.counters("").brokers.remove(0);
+        assert_eq!((told.written.sent, told.written.dropped_here, told.not_taken), (2, 0, 1), "{told:?}");
+        assert!(told.has_losses() && told.error.is_none(), "{told:?}");
+        assert!(!BrokerSink { not_taken: 0, ..told }.has_losses());
+    }
+
+    #[test]
+    fn a_source_without_events_leaves_nothing_lost() {
+        let (counters, stop) = (Arc::<Shared>::default(), Arc::<AtomicBool>::default());
+        drop(Broker::open(&broker(), true, &counters, &stop).unwrap());
+        let told = counters.counters("").brokers.remove(0);
+        assert_eq!((told.written.sent, told.not_taken, told.has_losses()), (0, 0, false), "{told:?}");
     }
 }

@@ -90,6 +90,13 @@ impl Output {
         true
     }
 
+    /// What was to be sent is lost, which the route counts: where there is an account, it is to have that as well.
+    pub(super) fn miss(&self) {
+        if let Kind::Broker(broker) = &self.kind {
+            broker.miss();
+        }
+    }
+
     /// Takes no more. What has to be brought somewhere yet is, until this is dropped.
     pub(super) fn close(&mut self) {
         if let Kind::Broker(broker) = &mut self.kind {

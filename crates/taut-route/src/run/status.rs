@@ -81,6 +81,10 @@ pub struct BrokerSink {
     pub reconnections: u64,
     /// What ended it for good: what passes after that is lost.
     pub error: Option<String>,
+    /// Messages that never got into `written`: they found no room on their way, or are longer than a message may be.
+    /// They are among the route's `lost` as well.
+    #[serde(default)]
+    pub not_taken: u64,
     /// The messages; those that were dropped here are among the route's `lost` as well.
     pub written: WrittenAccount,
 }
@@ -88,7 +92,7 @@ pub struct BrokerSink {
 impl BrokerSink {
     /// Whether messages were lost, as far as is known when the route has ended.
     pub fn has_losses(&self) -> bool {
-        self.error.is_some() || self.written.has_losses()
+        self.error.is_some() || self.not_taken > 0 || self.written.has_losses()
     }
 
     fn texts(&mut self) -> impl Iterator<Item = &mut String> {
@@ -112,6 +116,7 @@ pub struct Latency {
 pub(crate) struct Shared {
     pub(crate) events: AtomicU64,
     pub(crate) passed: AtomicU64,
+    pub(crate) dropped: AtomicU64,
     pub(crate) short: AtomicU64,
     pub(crate) lost: AtomicU64,
     pub(crate) log_lost: AtomicU64,
@@ -131,6 +136,7 @@ impl Default for Shared {
         Self {
             events: zero(),
             passed: zero(),
+            dropped: zero(),
             short: zero(),
             lost: zero(),
             log_lost: zero(),
@@ -178,12 +184,12 @@ impl Shared {
 
     pub(crate) fn counters(&self, of: &str) -> Counters {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let (events, passed, short) = (read(&self.events), read(&self.passed), read(&self.short));
         Counters {
-            events,
-            passed,
-            dropped: events.saturating_sub(passed + short),
-            short,
+            events: read(&self.events),
+            passed: read(&self.passed),
+            // Not what is left of the events: one that waits for a sink has not passed yet, and is not dropped.
+            dropped: read(&self.dropped),
+            short: read(&self.short),
             lost: read(&self.lost),
             log_lost: read(&self.log_lost),
             masked: 0,
@@ -234,5 +240,20 @@ impl From<ModuleCounters> for Counters {
             latency: Latency::of("from the interrupt to the last sink", module.histogram.into_iter()),
             brokers: Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_that_waits_for_a_sink_is_not_among_the_dropped() {
+        let shared = Shared::default();
+        Shared::add(&shared.events, 3);
+        Shared::add(&shared.dropped, 1);
+        Shared::add(&shared.passed, 1);
+        let Counters { events, passed, dropped, .. } = shared.counters("");
+        assert_eq!((events, passed, dropped), (3, 1, 1));
     }
 }

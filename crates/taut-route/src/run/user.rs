@@ -138,7 +138,7 @@ impl Worker {
             }
             match self.route.program.handle(&mut memory, now, payload, &mut outputs) {
                 Verdict::Short => Shared::add(&counters.short, 1),
-                Verdict::Dropped => {}
+                Verdict::Dropped => Shared::add(&counters.dropped, 1),
                 Verdict::Passed => {
                     // A socket takes any number that came; without it, datagrams would go further than they should.
                     let is_kept = self.input.keep_hops(&event).is_ok();
@@ -155,6 +155,7 @@ impl Worker {
                             };
                         if !sent {
                             Shared::add(&counters.lost, 1);
+                            output.miss();
                         }
                     }
                     Shared::add(&counters.passed, 1);

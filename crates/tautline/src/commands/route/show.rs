@@ -152,9 +152,12 @@ pub(super) fn counters(is_json: bool, command: &str, all: &[Status]) -> anyhow::
         if *masked > 0 {
             writeln!(text, "  {masked} times too many came, and the source was masked for a while")?;
         }
-        for BrokerSink { endpoint, reconnections, error, written } in brokers {
+        for BrokerSink { endpoint, reconnections, error, not_taken, written } in brokers {
             for line in published::lines(written) {
                 writeln!(text, "  {endpoint}: {line}")?;
+            }
+            if *not_taken > 0 {
+                writeln!(text, "  {endpoint}: {not_taken} more found no room on their way there, or were too long")?;
             }
             if *reconnections > 0 {
                 writeln!(text, "  {endpoint}: the connection was made again {reconnections} times")?;
