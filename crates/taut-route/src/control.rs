@@ -147,15 +147,18 @@ impl ControlServer {
         Ok(Self { listener, path, ready, asking: Vec::new() })
     }
 
-    /// Answers those whose question is there. Waits for nobody's.
+    /// Answers those whose question is there. Waits for nobody's, nor for a route that takes its time to end: who asked
+    /// for that is answered later.
     pub fn serve(&mut self, engine: &mut Engine) {
         self.serve_with(|request| match request {
-            Request::Status => engine.status(),
-            Request::Stop { name } => engine.stop(&name).into_iter().collect(),
+            Request::Status => Some(engine.status()),
+            Request::Stop { name } if engine.ask_to_end(&name) => None,
+            Request::Stop { name } => Some(engine.stop(&name).into_iter().collect()),
         });
     }
 
-    fn serve_with(&mut self, mut answer: impl FnMut(Request) -> Vec<Status>) {
+    /// The same with another's answers; `None` is not yet.
+    fn serve_with(&mut self, mut answer: impl FnMut(Request) -> Option<Vec<Status>>) {
         while let Ok((stream, _)) = self.listener.accept() {
             // Who can't be looked at is not trusted.
             if !is_peer_trusted(&stream).unwrap_or(false) || stream.set_nonblocking(true).is_err() {
@@ -164,24 +167,36 @@ impl ControlServer {
             // Where there is no room in it, the question is found when the holder looks up.
             let _ = epoll::add(&self.ready, &stream, epoll::EventData::new_u64(0), epoll::EventFlags::IN);
             if self.asking.len() >= BACKLOG.into() {
-                self.asking.remove(0);
+                // What has been asked for is seen through.
+                let slowest = self.asking.iter().position(|asking| !asking.has_asked()).unwrap_or(0);
+                self.asking.remove(slowest);
             }
             self.asking.push(Asking { stream, question: Vec::new(), since: Instant::now() });
         }
         self.asking.retain_mut(|asking| match asking.hear() {
             Heard::Part => asking.since.elapsed() < PATIENCE,
             Heard::Nothing => false,
+            // What is not read is the loss of who asked.
+            Heard::All if asking.answer(&mut answer).unwrap_or(true) => false,
             Heard::All => {
-                // What is not read is the loss of who asked.
-                let _ = asking.answer(&mut answer);
-                false
+                // One that went meanwhile would be readable all the time.
+                let _ = epoll::delete(&self.ready, &asking.stream);
+                true
             }
         });
     }
 }
 
 impl Asking {
+    /// Whether the question is whole.
+    fn has_asked(&self) -> bool {
+        self.question.contains(&b'\n')
+    }
+
     fn hear(&mut self) -> Heard {
+        if self.has_asked() {
+            return Heard::All;
+        }
         let mut chunk = [0; 512];
         while self.question.len() < LONGEST_QUESTION {
             match self.stream.read(&mut chunk) {
@@ -191,19 +206,22 @@ impl Asking {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return Heard::Nothing,
             }
-            if self.question.contains(&b'\n') {
+            if self.has_asked() {
                 return Heard::All;
             }
         }
         Heard::Nothing
     }
 
-    fn answer(&mut self, answer: &mut impl FnMut(Request) -> Vec<Status>) -> io::Result<()> {
-        let mut text = serde_json::to_string(&answer(serde_json::from_slice(&self.question)?))?;
+    /// Answers, if the answer is there; whether it is.
+    fn answer(&mut self, answer: &mut impl FnMut(Request) -> Option<Vec<Status>>) -> io::Result<bool> {
+        let Some(status) = answer(serde_json::from_slice(&self.question)?) else { return Ok(false) };
+        let mut text = serde_json::to_string(&status)?;
         text.push('\n');
         self.stream.set_nonblocking(false)?;
         self.stream.set_write_timeout(Some(READING))?;
-        self.stream.write_all(text.as_bytes())
+        self.stream.write_all(text.as_bytes())?;
+        Ok(true)
     }
 }
 
@@ -345,6 +363,8 @@ pub fn stop(name: &str) -> Result<Answers> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
     use super::*;
     use crate::run::{BrokerSink, Counters};
 
@@ -453,7 +473,7 @@ mod tests {
         let mut server = ControlServer::open_in(directory.path()).unwrap();
         let mut slow = UnixStream::connect(&server.path).unwrap();
         slow.write_all(b"{\"ask\":").unwrap();
-        let serve = |server: &mut ControlServer| server.serve_with(|_| vec![status()]);
+        let serve = |server: &mut ControlServer| server.serve_with(|_| Some(vec![status()]));
         serve(&mut server);
         let asked = thread::spawn({
             let path = server.path.clone();
@@ -473,11 +493,70 @@ mod tests {
         assert!(answer.starts_with("[{\"name\":\"x\""), "{answer:?}");
     }
 
+    /// The end of a route that takes its time.
+    fn stop() -> Request {
+        Request::Stop { name: "x".to_owned() }
+    }
+
+    fn serve(server: &mut ControlServer, has_ended: bool) {
+        server.serve_with(|request| match request {
+            Request::Stop { .. } if !has_ended => None,
+            Request::Stop { .. } | Request::Status => Some(vec![status()]),
+        });
+    }
+
+    /// One who asks; how many routes he is told of.
+    fn ask(server: &ControlServer, request: Request) -> thread::JoinHandle<usize> {
+        let path = server.path.clone();
+        thread::spawn(move || ask_at(&path, &request).unwrap().len())
+    }
+
+    /// Serves until so many have asked for an end.
+    fn serve_until_waiting(server: &mut ControlServer, count: usize) {
+        while server.asking.iter().filter(|asking| asking.has_asked()).count() < count {
+            serve(server, false);
+        }
+    }
+
+    #[test]
+    fn an_end_that_takes_its_time_holds_nobody_up() {
+        let directory = private();
+        let mut server = ControlServer::open_in(directory.path()).unwrap();
+        let stops = [ask(&server, stop()), ask(&server, stop())];
+        serve_until_waiting(&mut server, 2);
+        let asked = ask(&server, Request::Status);
+        while !asked.is_finished() {
+            serve(&mut server, false);
+        }
+        assert_eq!(asked.join().unwrap(), 1);
+        assert!(stops.iter().all(|stop| !stop.is_finished()));
+        serve(&mut server, true);
+        assert!(stops.into_iter().all(|stop| stop.join().unwrap() == 1));
+        assert!(server.asking.is_empty());
+    }
+
+    #[test]
+    fn who_asked_for_an_end_and_went_keeps_the_holder_from_no_sleep() {
+        let directory = private();
+        let mut server = ControlServer::open_in(directory.path()).unwrap();
+        let mut gone = UnixStream::connect(&server.path).unwrap();
+        gone.write_all(format!("{}\n", serde_json::to_string(&stop()).unwrap()).as_bytes()).unwrap();
+        serve_until_waiting(&mut server, 1);
+        drop(gone);
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        assert_eq!(poll(&mut [PollFd::new(&server.ready, PollFlags::IN)], Some(&at_once)).unwrap(), 0);
+        // What he has asked for is seen through.
+        serve(&mut server, false);
+        assert_eq!(server.asking.len(), 1);
+        serve(&mut server, true);
+        assert!(server.asking.is_empty());
+    }
+
     #[test]
     fn who_says_nothing_or_too_much_makes_room() {
         let directory = private();
         let mut server = ControlServer::open_in(directory.path()).unwrap();
-        let serve = |server: &mut ControlServer| server.serve_with(|_| vec![status()]);
+        let serve = |server: &mut ControlServer| server.serve_with(|_| Some(vec![status()]));
         let mut silent = Vec::new();
         for _ in 0..4 * BACKLOG {
             silent.push(UnixStream::connect(&server.path).unwrap());

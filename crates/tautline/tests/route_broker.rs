@@ -27,7 +27,7 @@ struct Route {
     stdin: Option<ChildStdin>,
     said: Receiver<String>,
     heard: Vec<String>,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 /// How it ended.
@@ -56,7 +56,7 @@ impl Route {
             BufReader::new(stderr).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
         let stdin = child.stdin.take();
-        let mut route = Self { child, stdin, said, heard: Vec::new(), _directory: directory };
+        let mut route = Self { child, stdin, said, heard: Vec::new(), directory };
         route.wait_for("runs in user");
         route
     }
@@ -295,6 +295,36 @@ fn a_timer_goes_on_while_the_broker_is_away() {
     assert_eq!(passed - sent, wrote.counter("lost") - dropped, "{}", wrote.said);
     assert_eq!(wrote.broker()["not_taken"], passed - sent, "{}", wrote.said);
     assert_eq!(wrote.code, Some(1), "{}", wrote.said);
+}
+
+#[test]
+fn a_route_that_is_stopped_without_its_broker_holds_up_no_question_and_is_a_loss_of_the_run() {
+    let test = "a_route_that_is_stopped_without_its_broker_holds_up_no_question_and_is_a_loss_of_the_run";
+    let Some(mut broker) = mosquitto(test) else { return };
+    let address = format!("mqtt://127.0.0.1:{}/a?qos=1&v=5&buffer=50", broker.port);
+    let mut route = Route::start("timer:1ms", &address, &["--send", "count"]);
+    settle();
+    broker.kill();
+    route.wait_for("connecting again");
+    settle();
+    let ask = |arguments: &[&str]| {
+        let mut command = taut();
+        command.arg("route").args(arguments).env("XDG_RUNTIME_DIR", route.directory.path());
+        command.stdout(Stdio::piped()).spawn().unwrap()
+    };
+    let mut stop = ask(&["stop", "route", "--json"]);
+    settle();
+    let listed = ask(&["list"]).wait_with_output().unwrap();
+    // It is at work until what it has is dropped.
+    assert!(stop.try_wait().unwrap().is_none(), "{}", text(&listed.stdout));
+    assert!(text(&listed.stdout).contains("timer:1000us -> mqtt://"), "{}", text(&listed.stdout));
+    let stopped = stop.wait_with_output().unwrap();
+    let document: Value = serde_json::from_slice(&stopped.stdout).unwrap();
+    let written = &document["results"][0]["counters"]["brokers"][0]["written"];
+    assert!(written["dropped_here"].as_u64().unwrap() >= 50, "{document}");
+    assert_eq!(stopped.status.code(), Some(0), "{document}");
+    let run = route.child.wait_with_output().unwrap();
+    assert_eq!(run.status.code(), Some(1), "{document}");
 }
 
 #[test]

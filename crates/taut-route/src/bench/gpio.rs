@@ -120,7 +120,7 @@ impl Simulation {
         let engine = Engine::start(vec![Route::compile(&declaration)?])?;
         let mut measured = self.measure(plan)?;
         // The counters are those of all edges.
-        measured.reported_lost = engine.end().first().map(|status| status.counters.lost);
+        measured.reported_lost = engine.end().last.first().map(|status| status.counters.lost);
         Ok(measured)
     }
 

@@ -44,6 +44,20 @@ pub struct Engine {
     netlink: Option<Netlink>,
     /// When the ways to sinks are looked after again.
     look_at: Instant,
+    /// Of routes that were stopped: what a user may want to read, and whether a broker lost messages of theirs.
+    notes: Vec<String>,
+    has_lost: bool,
+}
+
+/// How routes ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Those that had not been stopped before, with their last counters.
+    pub last: Vec<Status>,
+    /// What a user may want to read of their end.
+    pub notes: Vec<String>,
+    /// Whether messages to a broker were lost, of these routes or of those that had been stopped.
+    pub has_lost: bool,
 }
 
 struct Running {
@@ -81,6 +95,8 @@ impl Engine {
             host,
             netlink: Netlink::open().ok(),
             look_at: Instant::now(),
+            notes: Vec::new(),
+            has_lost: false,
         };
         // In whatever place: one that can't be written is to be known before anything is at work.
         for route in &routes {
@@ -215,7 +231,7 @@ impl Engine {
     }
 
     /// Does what is due: looks after the ways to sinks, and writes logs. Waits for up to 200 ms, or
-    /// until `also` is readable; shorter while a way is still being found out.
+    /// until `also` is readable; shorter while a way is still being found out, or a route comes to its end.
     pub fn turn(&mut self, also: BorrowedFd<'_>) {
         if self.look_at <= Instant::now() {
             let mut running = std::mem::take(&mut self.running);
@@ -230,7 +246,8 @@ impl Engine {
         }
         let fds: Vec<_> = self.running.iter().filter_map(Running::log_fd).chain([also]).collect();
         let mut polled: Vec<PollFd<'_>> = fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
-        let wait = self.look_at.saturating_duration_since(Instant::now()).min(Duration::from_millis(200));
+        let most = Duration::from_millis(if self.running.iter().any(Running::is_ending) { 10 } else { 200 });
+        let wait = self.look_at.saturating_duration_since(Instant::now()).min(most);
         let wait = Timespec { tv_sec: 0, tv_nsec: wait.subsec_nanos().into() };
         // What interrupts it is a reason to look.
         let _ = rustix::event::poll(&mut polled, Some(&wait));
@@ -248,12 +265,22 @@ impl Engine {
     }
 
     /// What has happened to sinks that a user may want to read, since this was asked last.
-    pub fn take_notes(&self) -> Vec<String> {
-        let notes = |one: &Running| match &one.work {
-            Work::User(user) => user.counters.take_notes(),
-            Work::Kernel { .. } | Work::Module(_) => Vec::new(),
-        };
-        self.running.iter().flat_map(notes).collect()
+    pub fn take_notes(&mut self) -> Vec<String> {
+        let mut notes = std::mem::take(&mut self.notes);
+        notes.extend(self.running.iter().flat_map(Running::take_notes));
+        notes
+    }
+
+    /// Asks a route to end, and waits for nothing. Whether it is still at work: then [`stop`](Self::stop) would wait
+    /// for what it has to bring to its sinks.
+    pub fn ask_to_end(&self, name: &str) -> bool {
+        match self.running.iter().find(|one| one.route.name == name).map(|one| &one.work) {
+            Some(Work::User(user)) => {
+                user.ask_to_stop();
+                !user.has_ended()
+            }
+            Some(Work::Kernel { .. } | Work::Module(_)) | None => false,
+        }
     }
 
     /// Ends a route; its last counters, or nothing if there is none of that name.
@@ -271,18 +298,23 @@ impl Engine {
                 self.attachments.remove(&key);
             }
         }
-        Some(one.last_status())
+        let last = one.last_status();
+        self.notes.extend(one.take_notes());
+        self.has_lost |= has_lost(&last);
+        Some(last)
     }
 
-    /// Ends all routes; their last counters.
-    pub fn end(mut self) -> Vec<Status> {
+    /// Ends all routes.
+    pub fn end(mut self) -> Ended {
         self.ask_to_stop();
         for one in &mut self.running {
             if let Work::User(user) = &mut one.work {
                 user.end();
             }
         }
-        self.running.iter_mut().map(Running::last_status).collect()
+        let last: Vec<Status> = self.running.iter_mut().map(Running::last_status).collect();
+        let has_lost = self.has_lost || last.iter().any(has_lost);
+        Ended { last, notes: self.take_notes(), has_lost }
     }
 
     /// All at once, since each may take a while to notice.
@@ -298,6 +330,11 @@ impl Engine {
     pub fn has_ended(&self) -> bool {
         self.running.iter().all(|one| matches!(&one.work, Work::User(user) if user.has_ended()))
     }
+}
+
+/// Whether messages to a broker were lost.
+fn has_lost(status: &Status) -> bool {
+    status.counters.brokers.iter().any(BrokerSink::has_losses)
 }
 
 impl Drop for Engine {
@@ -343,6 +380,18 @@ impl Running {
         }
     }
 
+    /// Whether it was asked to end, and still has something to bring to its sinks.
+    fn is_ending(&self) -> bool {
+        matches!(&self.work, Work::User(user) if user.is_ending())
+    }
+
+    fn take_notes(&self) -> Vec<String> {
+        match &self.work {
+            Work::User(user) => user.counters.take_notes(),
+            Work::Kernel { .. } | Work::Module(_) => Vec::new(),
+        }
+    }
+
     /// The counters, and then the log, so that it has all that they count.
     fn last_status(&mut self) -> Status {
         let status = self.status();
@@ -382,5 +431,6 @@ impl Running {
             pid: std::process::id(),
             counters,
         }
+        .printable()
     }
 }

@@ -65,6 +65,11 @@ impl UserRoute {
         }
     }
 
+    /// Whether it was asked to end, and has not yet.
+    pub(super) fn is_ending(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) && !self.has_ended()
+    }
+
     /// Whether its source has ended.
     pub(super) fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)

@@ -9,7 +9,7 @@ use taut_link::Error;
 use taut_report::figures::route_families;
 use taut_route::control::{self, Answers, ControlServer};
 use taut_route::route::{Route, Source, Target};
-use taut_route::run::{BrokerSink, Engine};
+use taut_route::run::{Ended, Engine};
 
 use super::declare::DeclareArgs;
 use super::figures::RouteFigures;
@@ -76,26 +76,32 @@ pub(super) fn run(args: Args) -> anyhow::Result<Code> {
     }
     while !interrupt.is_set() && !engine.has_ended() {
         engine.turn(server.as_fd());
-        tell_notes(&engine);
+        tell(&engine.take_notes());
         server.serve(&mut engine);
         if let Some(figures) = &mut figures {
             figures.look(|| engine.status());
         }
     }
-    tell_notes(&engine);
-    let last = engine.end();
+    // Who asked the last route to end waits for its counters.
+    server.serve(&mut engine);
+    tell(&engine.take_notes());
+    let Ended { last, notes, has_lost } = engine.end();
+    tell(&notes);
     let is_told = figures.is_none_or(|figures| figures.finish(&last));
     if !args.detached && !args.figures.take_stdout() {
         // Routes may have written there, too, to a reader that stands still.
         output::print_until(&show::counters(args.json, "route run", &last)?, || interrupt.is_set())?;
     }
-    let has_losses = last.iter().flat_map(|status| &status.counters.brokers).any(BrokerSink::has_losses);
-    Ok(if is_told && !has_losses { Code::Ok } else { Code::Failed })
+    Ok(if is_told && !has_lost { Code::Ok } else { Code::Failed })
 }
 
 /// What has happened to brokers.
-fn tell_notes(engine: &Engine) {
-    engine.take_notes().iter().for_each(|note| anstream::eprintln!("taut: {note}"));
+fn tell(notes: &[String]) {
+    let mut stderr = anstream::stderr();
+    for note in notes {
+        // Where nothing can be written, a full disk for one, the routes go on all the same.
+        let _ = writeln!(stderr, "taut: {}", output::printable(note));
+    }
 }
 
 /// Refuses lines that would be written into what is read, and lines of figures among those of a route.
