@@ -11,7 +11,7 @@ use taut_time::{Duration, Instant};
 
 use super::account::BrokerAccount;
 use super::envelope::Run;
-use super::line::{Carrier, Leave, Line, MOST_NOTED, PATIENCE};
+use super::line::{Carrier, Leave, Line, MOST_NOTED, MOST_TOLD, PATIENCE, SHORT_SESSION};
 use super::reader::Reader;
 use super::wire::Came;
 use super::writer::{Answer, MOST_OUTPUT, Writer};
@@ -132,6 +132,7 @@ impl Carrier {
             next_number: (epoch >> 10) as u16,
             patience: PATIENCE,
             failures: 0,
+            short_lived: 0,
             closed: None,
             taken_away: 0,
             is_known: false,
@@ -249,12 +250,19 @@ impl Carrier {
             self.notes.extend(note.map(|note| format!("{}: the broker {note}", self.endpoint)));
             if std::mem::replace(&mut self.is_known, true) {
                 self.told.reconnections += 1;
-                self.notes.push_back(format!("{}: with the broker again", self.endpoint));
+                if self.short_lived < MOST_TOLD {
+                    self.notes.push_back(format!("{}: with the broker again", self.endpoint));
+                }
             }
         } else if client.failure().is_some() {
             self.lose("ended the connection", now);
         } else if ready_at.is_none() && now >= *until {
             self.lose("gives no answer in time", now);
+        } else if self.short_lived >= MOST_TOLD
+            && ready_at.is_some_and(|ready_at| now.saturating_since(ready_at) >= SHORT_SESSION)
+        {
+            self.short_lived = 0;
+            self.notes.push_back(format!("{}: with the broker again", self.endpoint));
         }
     }
 

@@ -1,5 +1,6 @@
 //! The connection of a [`Carrier`]: made, lost, and made again.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -37,6 +38,8 @@ pub struct Carrier {
     pub(super) patience: Duration,
     /// Attempts in a row that came to nothing, or to a connection that did not last.
     pub(super) failures: u32,
+    /// Connections in a row that did not last.
+    pub(super) short_lived: u32,
     /// The connection was closed, and it is not known yet whether the broker is still there.
     pub(super) closed: Option<Closed>,
     /// How often in a row a broker that is there has taken a session away soon after it had given it.
@@ -102,7 +105,10 @@ pub(super) enum Line {
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// A connection that is closed sooner did not last. A session that is taken away so twice by a broker that is there was
 /// taken over by another client.
-const SHORT_SESSION: Duration = Duration::from_secs(5);
+pub(super) const SHORT_SESSION: Duration = Duration::from_secs(5);
+/// Those of the connections that did not last which are told of, until one lasts: a broker that ends each of them, for
+/// what it is sent, does so every 2 s for ever.
+pub(super) const MOST_TOLD: u32 = 20;
 /// Reasons that are said each once: while a broker does not let us in, and of messages while it does.
 pub(super) const MOST_NOTED: usize = 16;
 /// How long a session that was taken away is left to who has it.
@@ -286,9 +292,17 @@ impl Carrier {
             }
             return self.be_away(0, now);
         };
-        self.notes.push_back(format!("{error}; connecting again"));
         if age >= SHORT_SESSION {
-            (self.failures, self.taken_away) = (0, 0);
+            (self.failures, self.taken_away, self.short_lived) = (0, 0, 0);
+        } else {
+            self.short_lived = self.short_lived.saturating_add(1);
+        }
+        match self.short_lived.cmp(&MOST_TOLD) {
+            Ordering::Less => self.notes.push_back(format!("{error}; connecting again")),
+            Ordering::Equal => {
+                self.notes.push_back(format!("{error}; connecting again, as often: no more is said until it lasts"));
+            }
+            Ordering::Greater => {}
         }
         // At once, so that it is known whether the broker is still there; but not again and again. Of a session that
         // was taken away without a word it has to be known each time whether another client has it.

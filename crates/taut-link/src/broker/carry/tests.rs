@@ -12,7 +12,7 @@ use taut_time::{Duration, Instant};
 
 use super::carrier::Directions;
 use super::envelope::Run;
-use super::line::{Carrier, Leave};
+use super::line::{Carrier, Leave, MOST_TOLD};
 use super::reader::Reader;
 use super::writer::{Answer, Writer};
 use crate::broker::client::{Client, Letter, Message, Posted};
@@ -334,4 +334,34 @@ fn messages_that_a_broker_does_not_take_are_each_counted_and_said_once() {
     assert_eq!(notes.len(), 1, "{notes:?}");
     assert!(notes[0].contains("its limit is 64 bytes"), "{notes:?}");
     assert_eq!(carrier.account().written.unwrap().sent, 21);
+}
+
+#[test]
+fn a_broker_that_ends_each_connection_is_told_of_so_often_and_again_when_one_lasts() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("mqtt://{}/t?envelope=off", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut packet = [0; 1024];
+            // Its CONNECT; what is published after that is not wanted.
+            assert!(stream.read(&mut packet).unwrap() > 0);
+            stream.write_all(&[0x20, 2, 0, 0]).unwrap();
+            let _ = stream.read(&mut packet);
+        }
+    });
+    let mut carrier = publisher(&address);
+    let notes = |carrier: &mut Carrier| std::iter::from_fn(|| carrier.take_note()).collect::<Vec<String>>();
+    // The one before has been told of.
+    carrier.short_lived = MOST_TOLD - 1;
+    let mut told = Vec::new();
+    for reconnections in 1..=3 {
+        carrier.press(b"1");
+        drive_until(&mut carrier, |carrier| carrier.account().reconnections == reconnections);
+        told.extend(notes(&mut carrier));
+    }
+    assert!(told.len() == 1 && told[0].contains("no more is said"), "{told:?}");
+    carrier.drive(clock::now() + Duration::from_secs(6));
+    let told = notes(&mut carrier);
+    assert!(told.len() == 1 && told[0].contains("with the broker again"), "{told:?}");
+    assert_eq!(carrier.short_lived, 0);
 }
