@@ -26,10 +26,25 @@ pub(crate) fn lines(written: &WrittenAccount) -> Vec<String> {
     if written.has_more_readers {
         lines.push("more readers told what they read: these are the first ones".to_owned());
     }
+    if written.sent == 0 {
+        return lines;
+    }
     if !written.has_envelope {
         lines.push("envelope=off: nothing can be told of what was missing".to_owned());
     } else if written.readers.is_empty() {
         lines.push("no reader was ever heard of: nobody knows what became of the messages".to_owned());
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_no_messages_nothing_became() {
+        let none = WrittenAccount { topic: "t".to_owned(), has_envelope: true, ..WrittenAccount::default() };
+        assert_eq!(lines(&none), ["wrote to t: 0 sent, the broker acknowledges none, 0 dropped here"]);
+        assert_eq!(lines(&WrittenAccount { sent: 1, ..none }).len(), 2);
+    }
 }
