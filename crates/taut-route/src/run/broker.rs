@@ -23,6 +23,9 @@ const WAITING: usize = 1024;
 /// How long the end may take once somebody asks for it, who waits for some seconds only (`control`): long enough to
 /// find out that nobody tells what he reads, and for the broker to close.
 const ENDING: Duration = Duration::from_millis(3500);
+/// How long a broker that does not read may keep what a source has left that is over: as long as the carrier waits for
+/// what it has itself.
+const STILL: Duration = Duration::from_secs(10);
 /// How often it is looked whether the end has come, or there is room again.
 const PAUSE: Duration = Duration::from_millis(10);
 /// Longest message in bytes: what a reader of `taut pipe` takes.
@@ -34,6 +37,7 @@ pub(super) struct Broker {
     waits: bool,
     messages: Option<SyncSender<Vec<u8>>>,
     bell: Arc<OwnedFd>,
+    is_closed: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     counters: Arc<Shared>,
     /// Its number in the counters.
@@ -51,6 +55,11 @@ struct Worker {
     bell: Arc<OwnedFd>,
     messages: Receiver<Vec<u8>>,
     waits: bool,
+    /// No more will come than there are.
+    is_closed: Arc<AtomicBool>,
+    /// How long it may then be that none has gone on, and when one has.
+    patience: Duration,
+    went: Instant,
     /// Messages may have been left where they are, without room or for the next turn.
     has_left_some: bool,
     /// No more will come, and all that came is with the carrier.
@@ -73,6 +82,16 @@ impl Broker {
         counters: &Arc<Shared>,
         stop: &Arc<AtomicBool>,
     ) -> Result<Self> {
+        Self::open_with(endpoint, waits, counters, stop, STILL)
+    }
+
+    fn open_with(
+        endpoint: &Endpoint,
+        waits: bool,
+        counters: &Arc<Shared>,
+        stop: &Arc<AtomicBool>,
+        patience: Duration,
+    ) -> Result<Self> {
         let failed = |error: io::Error| Error::Host { what: format!("publish to {endpoint}"), error };
         let directions = Directions { writes: true, reads: false, topic_is_heard: false };
         let carrier = Carrier::open(endpoint, directions, OPENING)?;
@@ -87,6 +106,9 @@ impl Broker {
             bell: Arc::clone(&bell),
             messages,
             waits,
+            is_closed: Arc::default(),
+            patience,
+            went: Instant::now(),
             has_left_some: false,
             is_over: false,
             stop: Arc::clone(stop),
@@ -95,10 +117,11 @@ impl Broker {
             not_taken: Arc::clone(&not_taken),
             dropped: 0,
         };
+        let is_closed = Arc::clone(&worker.is_closed);
         let builder = thread::Builder::new().name("route-broker".to_owned());
         let thread = builder.spawn(move || worker.run()).map_err(failed)?;
         let (messages, counters) = (Some(sender), Arc::clone(counters));
-        Ok(Self { waits, messages, bell, thread: Some(thread), counters, number, not_taken })
+        Ok(Self { waits, messages, bell, is_closed, thread: Some(thread), counters, number, not_taken })
     }
 
     /// Hands over a message. What becomes of it is told in the counters; that there was no room, by
@@ -135,6 +158,7 @@ impl Broker {
     /// No more will come: what is there is brought to the broker.
     pub(super) fn close(&mut self) {
         self.messages = None;
+        self.is_closed.store(true, Ordering::Relaxed);
         self.ring();
     }
 
@@ -163,14 +187,22 @@ impl Drop for Broker {
 impl Worker {
     fn run(mut self) {
         self.tell();
-        let (mut told, mut asked) = (Instant::now(), None::<Instant>);
+        let (mut told, mut asked, mut closed) = (Instant::now(), None::<Instant>, None::<Instant>);
+        let mut is_late = false;
         loop {
             // Before it is looked what came: what comes after that rings again.
             let _ = rustix::io::read(&*self.bell, &mut [0_u8; 8]);
             if asked.is_none() && self.stop.load(Ordering::Relaxed) {
                 asked = Some(Instant::now());
             }
-            let is_late = asked.is_some_and(|asked| asked.elapsed() >= ENDING);
+            if closed.is_none() && self.is_closed.load(Ordering::Relaxed) {
+                closed = Some(Instant::now());
+            }
+            is_late |= asked.is_some_and(|asked| asked.elapsed() >= ENDING);
+            // From here on the carrier looks after that.
+            if !self.is_over {
+                is_late |= closed.is_some_and(|closed| closed.max(self.went).elapsed() >= self.patience);
+            }
             if !self.is_over && self.take(is_late) {
                 self.is_over = true;
                 self.carrier.finish(clock::now());
@@ -199,7 +231,10 @@ impl Worker {
                 break;
             }
             match self.messages.try_recv() {
-                Ok(message) => self.carrier.press(&message),
+                Ok(message) => {
+                    self.carrier.press(&message);
+                    self.went = Instant::now();
+                }
                 Err(TryRecvError::Empty) => return false,
                 Err(TryRecvError::Disconnected) => return true,
             }
@@ -256,10 +291,10 @@ mod tests {
     use super::*;
     use crate::run::status::BrokerSink;
 
-    /// A broker of MQTT 3.1.1 that lets one client in and takes what it publishes.
-    fn broker() -> Endpoint {
+    /// A broker of MQTT 3.1.1 that lets one client in, takes what it publishes, and acknowledges nothing.
+    fn broker(settings: &str) -> Endpoint {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = format!("mqtt://{}/t?envelope=off", listener.local_addr().unwrap());
+        let address = format!("mqtt://{}/t?envelope=off{settings}", listener.local_addr().unwrap());
         thread::spawn(move || {
             let mut stream = listener.accept().unwrap().0;
             // Its CONNECT.
@@ -273,7 +308,7 @@ mod tests {
     #[test]
     fn what_never_came_to_the_thread_is_a_loss_of_the_broker_as_well() {
         let (counters, stop) = (Arc::<Shared>::default(), Arc::<AtomicBool>::default());
-        let mut sink = Broker::open(&broker(), false, &counters, &stop).unwrap();
+        let mut sink = Broker::open(&broker(""), false, &counters, &stop).unwrap();
         sink.send(Vec::new()).unwrap();
         sink.send(vec![0; LONGEST]).unwrap();
         let error = sink.send(vec![0; LONGEST + 1]).unwrap_err();
@@ -289,8 +324,23 @@ mod tests {
     #[test]
     fn a_source_without_events_leaves_nothing_lost() {
         let (counters, stop) = (Arc::<Shared>::default(), Arc::<AtomicBool>::default());
-        drop(Broker::open(&broker(), true, &counters, &stop).unwrap());
+        drop(Broker::open(&broker(""), true, &counters, &stop).unwrap());
         let told = counters.counters("").brokers.remove(0);
         assert_eq!((told.written.sent, told.not_taken, told.has_losses()), (0, 0, false), "{told:?}");
+    }
+
+    #[test]
+    fn what_a_source_that_is_over_has_left_does_not_wait_for_ever() {
+        let (counters, stop) = (Arc::<Shared>::default(), Arc::<AtomicBool>::default());
+        let endpoint = broker("&qos=1&buffer=10");
+        let patience = Duration::from_millis(300);
+        let mut sink = Broker::open_with(&endpoint, true, &counters, &stop, patience).unwrap();
+        (0..60).for_each(|_| sink.send(b"1".to_vec()).unwrap());
+        drop(sink);
+        let told = counters.counters("").brokers.remove(0);
+        // All but those that it was given, which it may have.
+        let written = &told.written;
+        assert_eq!((written.sent, written.dropped_here, written.confirmed_by_broker), (60, 44, Some(0)), "{told:?}");
+        assert!(told.has_losses());
     }
 }
