@@ -323,6 +323,8 @@ fn a_route_that_is_stopped_without_its_broker_holds_up_no_question_and_is_a_loss
     let written = &document["results"][0]["counters"]["brokers"][0]["written"];
     assert!(written["dropped_here"].as_u64().unwrap() >= 50, "{document}");
     assert_eq!(stopped.status.code(), Some(0), "{document}");
+    // The run has no counters of it any more.
+    route.wait_for("messages to a broker were lost");
     let run = route.child.wait_with_output().unwrap();
     assert_eq!(run.status.code(), Some(1), "{document}");
 }

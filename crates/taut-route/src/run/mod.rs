@@ -300,7 +300,10 @@ impl Engine {
         }
         let last = one.last_status();
         self.notes.extend(one.take_notes());
-        self.has_lost |= has_lost(&last);
+        if has_lost(&last) {
+            self.has_lost = true;
+            self.notes.push(format!("route {name}: messages to a broker were lost; who stopped it has the counters"));
+        }
         Some(last)
     }
 
