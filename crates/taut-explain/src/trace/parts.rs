@@ -49,10 +49,10 @@ impl Part {
     fn go_on(&mut self, to: u64, load: Load) {
         let length = to - self.episode.to;
         self.episode.to = to;
-        // What is known of a part only is not told of all of it.
+        // After lost events it is known only of a part.
         self.load.bytes = match (self.load.bytes, load.bytes) {
             (Some([from, to]), Some([_, next])) => Some([from, to.max(next)]),
-            _ => None,
+            (one, other) => one.or(other),
         };
         if self.load.thread == load.thread {
             self.lead += length;

@@ -344,7 +344,7 @@ fn the_bytes_of_a_wait_after_lost_events_are_those_that_waited_then() {
     story.state(60, 1, 8);
     let traced = story.end(65);
     let waits: Vec<_> = traced.waits.iter().map(|wait| (wait.held_ns / MS, wait.bytes)).collect();
-    assert_eq!(waits, [(40, Some([1000, 1048])), (15, None)]);
+    assert_eq!(waits, [(40, Some([1000, 1048])), (15, Some([0, 8]))]);
 }
 
 /// A thread that only ends a wait, or its last moment, is not the one that data waited for.
