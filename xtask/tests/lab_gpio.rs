@@ -17,8 +17,9 @@ const SCRIPT: &str = r#"
 set -e
 modprobe evdev
 sim=/sys/kernel/debug/taut_gpio_sim
-# What started it ends meanwhile, which takes longer on the one processor than the kernel's queue of edges holds.
-route() { name=$1; shift; taut route run --detach --name $name "$@"; sleep 0.2; }
+# What the kernel does when it has just booted takes the one processor for longer than its queue of edges lasts.
+sleep 5
+route() { name=$1; shift; taut route run --detach --name $name "$@"; }
 # Stops a route when it has been quiet for long enough to count what was lost.
 stop() { sleep 1; taut route stop $1 --json >$OUT/$1.json; }
 

