@@ -159,7 +159,7 @@ fn what_passes_is_read_exactly() {
         assert_eq!((read.heard("read"), read.heard("missing"), wrote.code), (1500, 0, Some(0)), "{said}");
         let expected: Vec<String> = (0..1500).map(|number| (number * 20).to_string()).collect();
         let mut lines = read.lines.clone();
-        // Mosquitto now and then sends on one before another that waits for its acknowledgements, and the account says so.
+        // Mosquitto now and then sends on one before another that waits for room, and the account says so.
         if read.heard("out_of_order") > 0 {
             lines.sort_by_key(|line| line.parse::<u64>().unwrap());
         }
