@@ -46,7 +46,7 @@ pub(super) struct Connection {
     ended: Option<Ended>,
     /// A write is going on, or the last one was refused for lack of room.
     is_writing: bool,
-    /// Of one that is known by its calls alone: the threads whose writes go on.
+    /// The threads whose writes go on.
     writers: Vec<Option<u32>>,
     is_reading: bool,
     /// The last write was refused for lack of room, of a socket that is known by its calls alone.
@@ -192,11 +192,11 @@ impl Connection {
             return self.reader(at, event);
         }
         self.advance(at, turn);
-        let bytes = event.bytes;
+        let (bytes, writer) = (event.bytes, event.who.map(|task| task.0));
         match event.what {
-            What::Reached(Stamp::WriteBegin) => self.is_writing = true,
+            What::Reached(Stamp::WriteBegin) => self.begins_its_write(writer),
             What::Reached(Stamp::WriteEnd) => {
-                self.is_writing = false;
+                self.ends_its_write(writer);
                 self.tally.writes += u64::from(bytes.end > bytes.start);
                 if bytes.end > self.left_to && bytes.end > bytes.start {
                     self.tally.not_followed += u64::from(self.writes.returned(bytes.end, at, is_room));
@@ -205,12 +205,12 @@ impl Connection {
             What::Call(Call::Begin { .. }) if event.direction == Way::Backward => self.is_reading = true,
             What::Call(Call::End { result, .. }) => match event.direction {
                 Way::Backward => self.is_reading = false,
-                // The program waits for room until it tries again.
-                Way::Forward if result == EAGAIN => {
-                    self.is_writing = true;
-                    self.tally.refused += 1;
+                Way::Forward => {
+                    self.ends_its_write(writer);
+                    // The program waits for room until it tries again.
+                    self.is_writing |= result == EAGAIN;
+                    self.tally.refused += u64::from(result == EAGAIN);
                 }
-                Way::Forward => self.is_writing = false,
             },
             What::Released(release) => self.release = Some(release),
             What::Reached(Stamp::Scheduled) => {

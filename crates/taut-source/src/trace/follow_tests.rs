@@ -332,6 +332,27 @@ fn a_write_that_fails_is_refused_though_another_thread_writes() {
     assert!(heard.events.iter().any(|(_, what, _)| *what == refused), "{:?}", heard.events);
 }
 
+/// Both have their data in the socket before either call comes back: each wrote what it says, and no byte is two's.
+#[test]
+fn of_two_writes_at_once_each_has_its_own_bytes() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    let other = |what, result: i64, written: u64| {
+        let mut made = call(what, result, written);
+        made.long(at::TASK, 7 << 32 | 9);
+        made
+    };
+    tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
+    tell(&mut follower, &mut heard, &other(What::Call, 0, 0));
+    tell(&mut follower, &mut heard, &call(What::Return, 40, 70));
+    tell(&mut follower, &mut heard, &other(What::Return, 30, 70));
+    // Alone again. The kernel may add to what it is handed (kTLS).
+    tell(&mut follower, &mut heard, &call(What::Call, 0, 70));
+    tell(&mut follower, &mut heard, &call(What::Return, 20, 100));
+    let ends = heard.events.iter().filter(|(_, what, _)| *what == Happened::Reached(Stamp::WriteEnd));
+    let ends: Vec<_> = ends.map(|(.., bytes)| (bytes.start as u32, bytes.end as u32)).collect();
+    assert_eq!(ends, [(100, 140), (140, 170), (170, 200)]);
+}
+
 #[test]
 fn what_sent_the_acknowledgement_is_told_where_the_peer_is_seen() {
     let release = |is_seen: bool, timer: u64| {

@@ -49,6 +49,8 @@ pub(super) struct Socket {
     pub(super) calls: Vec<CallBegun>,
     /// Up to where reads were told: two threads may wait in one at once.
     pub(super) read_to: Option<u32>,
+    /// Up to where writes were told: two threads may write at once.
+    pub(super) written_to: Option<u32>,
     /// The thread that read last, or is about to.
     pub(super) reader: Option<u32>,
     /// Whether something waits to be read.
@@ -116,6 +118,7 @@ impl Socket {
             last: Last::default(),
             calls: Vec::new(),
             read_to: None,
+            written_to: None,
             reader: None,
             has_unread: false,
             seen_to: None,
@@ -305,14 +308,13 @@ impl Socket {
         let end = Happened::Call(Call::End { number: record.number as u16, result });
         if is_send(record.number) {
             // What was written during a call that failed is another thread's.
-            let written = begun.filter(|_| result > 0);
-            let written = written.map_or(0, |call| ahead(now.write_seq, call.write_seq).max(0) as u64);
-            let to = self.out.of(now.write_seq);
-            if written > 0 {
-                let what = Happened::Reached(Stamp::WriteEnd);
-                events.tell(Direction::Forward, what, to.saturating_sub(written), to);
-            } else {
-                events.tell(Direction::Forward, end, 0, 0);
+            let written = begun.filter(|_| result > 0).map(|call| self.has_written(record, call, now.write_seq));
+            match written {
+                Some((to, bytes @ 1..)) => {
+                    let to = self.out.of(to);
+                    events.tell(Direction::Forward, WRITE_END, to.saturating_sub(bytes.into()), to);
+                }
+                _ => events.tell(Direction::Forward, end, 0, 0),
             }
             return;
         }
@@ -320,6 +322,23 @@ impl Socket {
             self.has_read(record, call, now.copied_seq, events);
         }
         events.tell(Direction::Backward, end, 0, 0);
+    }
+
+    /// Where what a call has written ends, and how much it is: of what was written up to `to` meanwhile, maybe by other
+    /// threads as well. These bytes come one after the other in the order in which the calls come back, which need not be
+    /// the stream's.
+    fn has_written(&mut self, record: &Record<'_>, call: CallBegun, to: u32) -> (u32, u32) {
+        let of_others = self.written_to.filter(|written| ahead(*written, call.write_seq) > 0);
+        let from = of_others.filter(|written| ahead(to, *written) > 0).unwrap_or(call.write_seq);
+        let all = ahead(to, from).max(0) as u32;
+        // What one thread alone has written is all its own, also where that is more than it handed over (kTLS).
+        let is_alone = of_others.is_none() && !self.calls.iter().any(|other| other.is_send);
+        // Of sendmmsg(2) the result is no number of bytes.
+        let counts_bytes = i64::from(record.number) != libc::SYS_sendmmsg;
+        let bytes = if is_alone || !counts_bytes { all } else { all.min(record.result.unsigned_abs() as u32) };
+        let end = from.wrapping_add(bytes);
+        self.written_to = Some(end);
+        (end, bytes)
     }
 
     /// What a call has read of what was read up to `to` meanwhile, maybe by another thread as well.

@@ -38,10 +38,8 @@ impl Connection {
         self.advance_local(at, kind, turn, is_unheard);
         match event.what {
             What::Reached(Stamp::WriteBegin) => {
-                if self.writers.len() < MOST_WRITERS && !self.writers.contains(&who) {
-                    self.writers.push(who);
-                }
-                (self.is_writing, self.is_refused) = (true, false);
+                self.begins_its_write(who);
+                self.is_refused = false;
             }
             What::Reached(Stamp::WriteEnd) => {
                 self.ends_its_write(who);
@@ -74,8 +72,16 @@ impl Connection {
         }
     }
 
+    /// A thread writes.
+    pub(super) fn begins_its_write(&mut self, who: Option<u32>) {
+        if self.writers.len() < MOST_WRITERS && !self.writers.contains(&who) {
+            self.writers.push(who);
+        }
+        self.is_writing = true;
+    }
+
     /// A thread's write is over; those of others may go on.
-    fn ends_its_write(&mut self, who: Option<u32>) {
+    pub(super) fn ends_its_write(&mut self, who: Option<u32>) {
         self.writers.retain(|writer| *writer != who);
         self.is_writing = !self.writers.is_empty();
     }

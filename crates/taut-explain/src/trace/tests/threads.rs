@@ -92,6 +92,27 @@ fn the_thread_that_reads_late_is_named_and_its_twin_is_not() {
     }
 }
 
+/// Two threads write to one connection whose buffer is full: there is room for one of them, and the other one waits on.
+#[test]
+fn a_write_waits_for_room_though_that_of_another_thread_is_over() {
+    let mut story = Threaded::new(5, 0);
+    let full = SocketState { in_flight_bytes: 4000, in_flight_segments: 3, send_buffer_full: true, ..quiet() };
+    let mut tell = |at_ms, who, what, bytes| {
+        story.tell(at_ms, (0, who), Way::Forward, what, bytes);
+        story.tell(at_ms, (0, None), Way::Forward, What::State(full), (0, 0));
+    };
+    tell(0, Some(11), What::Reached(Stamp::WriteBegin), (4000, 4000));
+    tell(0, Some(12), What::Reached(Stamp::WriteBegin), (4000, 4000));
+    tell(100, Some(11), What::Reached(Stamp::WriteEnd), (4000, 5000));
+    tell(300, Some(12), What::Reached(Stamp::WriteEnd), (5000, 6000));
+    // Nobody writes any more.
+    tell(400, None, What::Reached(Stamp::Acknowledged), (0, 4000));
+    let traced = story.end(400);
+    let direction = traced.worst.iter().find(|direction| direction.is_outgoing).unwrap();
+    assert_eq!(held_ms(direction), [("send_buffer", 300.0), ("delivery", 100.0)]);
+    assert_eq!((found(direction), direction.writes), (vec!["send_buffer"], 2));
+}
+
 /// A socket that is known by its calls may be closed, with something left in it. Its thread goes on with others, and
 /// another socket may get its place in the kernel's memory.
 #[test]
