@@ -68,6 +68,8 @@ pub(super) struct Connection {
     held_back: Vec<Event>,
     places: Places,
     pub(super) messages: Messages,
+    /// The flow of its other end, where that is traced, too.
+    pub(super) peer: Option<u32>,
     /// Its other end is traced, too, or was.
     pub(super) has_met_peer: bool,
 }
@@ -121,6 +123,7 @@ impl Connection {
             held_back: Vec::new(),
             places: Places::default(),
             messages: Messages::default(),
+            peer: None,
             has_met_peer: false,
         }
     }

@@ -24,6 +24,7 @@ mod writes;
 #[cfg(test)]
 mod tests;
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use taut_event::{Address, Closed, Event, Flow, FlowId, FlowKey, Holder, Sink, Stamp, What};
@@ -43,6 +44,8 @@ use wait::Waits;
 
 use crate::engine::{Allowance, Causes, Held};
 
+/// So many connections with the same ends are told apart.
+const MOST_ALIKE: usize = 64;
 /// One write, and its message may not be at its end.
 const FEWEST_CORKED: u64 = 2;
 /// Writes that wait for their last byte to leave, over all connections: 4 MiB. Of more the earliest of the same
@@ -59,8 +62,9 @@ pub struct Trace {
     worst: Vec<Kept>,
     totals: BTreeMap<Holder, (u64, u64)>,
     causes: Causes,
-    /// Those that are open, each as the end that is traced and the other one, with the number of its flow.
-    open: HashMap<(Address, Address), u32>,
+    /// Those that are open, each as the end that is traced and the other one, with the number of its flow. Several have
+    /// the same ends where each is in a network namespace of its own.
+    open: HashMap<(Address, Address), Vec<u32>>,
     /// Writes of open connections that wait for their last byte to leave.
     waiting: usize,
     flows: u64,
@@ -296,18 +300,20 @@ impl Trace {
         }
     }
 
-    /// The other end of a connection between traced ends of this host.
-    fn peer_of(&self, key: FlowKey) -> Option<u32> {
-        let FlowKey::Tcp(own, peer) = key else { return None };
-        self.open.get(&(peer, own)).copied().filter(|_| own != peer)
+    /// The other end of a connection that begins between traced ends of this host, if only one can be that. One that
+    /// had its other end is what is left of an earlier connection between these ports.
+    fn twin_of(&self, own: Address, peer: Address) -> Option<u32> {
+        let others = self.open.get(&(peer, own)).filter(|_| own != peer)?;
+        let mut alone = others.iter().copied().filter(|id| !self.has_met_peer(*id));
+        alone.next().filter(|_| alone.next().is_none())
     }
 
-    /// Whether the other end of a connection is traced, too, from now on.
-    fn joins(&mut self, id: Option<u32>, is_peer_traced: bool) {
-        let connection = id.and_then(|id| self.connections.get_mut(id as usize)?.as_mut());
-        if let Some(connection) = connection {
-            connection.messages.is_peer_traced = is_peer_traced;
-            connection.has_met_peer |= is_peer_traced;
+    /// The other end of a connection is traced, too, from now on, or is so no longer.
+    fn joins(&mut self, id: u32, peer: Option<u32>) {
+        if let Some(connection) = self.connections.get_mut(id as usize).and_then(Option::as_mut) {
+            connection.peer = peer;
+            connection.messages.is_peer_traced = peer.is_some();
+            connection.has_met_peer |= peer.is_some();
         }
     }
 
@@ -337,15 +343,17 @@ impl Sink for Trace {
         // Both ends of a connection on this host may be traced: it is one.
         let twin = match flow.key {
             FlowKey::Tcp(own, peer) => {
-                self.open.insert((own, peer), id.0);
-                // One that had its other end is what is left of an earlier connection between these ports.
-                self.peer_of(flow.key).filter(|peer| !self.has_met_peer(*peer))
+                let same = self.open.entry((own, peer)).or_default();
+                if same.len() < MOST_ALIKE {
+                    same.push(id.0);
+                }
+                self.twin_of(own, peer)
             }
             _ => None,
         };
-        if twin.is_some() {
-            self.joins(Some(id.0), true);
-            self.joins(twin, true);
+        if let Some(twin) = twin {
+            self.joins(id.0, Some(twin));
+            self.joins(twin, Some(id.0));
         }
         let is_other = matches!(flow.key, FlowKey::Local(_));
         self.others += u64::from(is_other);
@@ -363,7 +371,7 @@ impl Sink for Trace {
         self.begins_by(Some(at));
         self.end = self.end.max(at);
         if let Some(Some(connection)) = self.connections.get_mut(event.flow.0 as usize) {
-            let (waited, key) = (connection.waiting(), connection.flow.key);
+            let waited = connection.waiting();
             connection.event(event, self.waiting < MOST_WAITING);
             self.waits.take_from(connection);
             self.waiting = self.waiting + connection.waiting() - waited;
@@ -373,7 +381,8 @@ impl Sink for Trace {
                     self.begins_by(self.radio.begin(event.flow.0));
                 }
                 What::Reached(Stamp::Read) | What::Gap if connection.messages.is_peer_traced => {
-                    let peer = self.peer_of(key).and_then(|id| self.connections.get_mut(id as usize)?.as_mut());
+                    let peer = connection.peer;
+                    let peer = peer.and_then(|id| self.connections.get_mut(id as usize)?.as_mut());
                     if let Some(peer) = peer {
                         match event.what {
                             What::Gap => peer.messages.loses_reads(),
@@ -394,10 +403,15 @@ impl Sink for Trace {
         let Some(mut connection) = self.connections.get_mut(id.0 as usize).and_then(Option::take) else { return };
         self.waiting -= connection.waiting();
         if let FlowKey::Tcp(own, peer) = connection.flow.key
-            && self.open.get(&(own, peer)) == Some(&id.0)
+            && let Entry::Occupied(mut same) = self.open.entry((own, peer))
         {
-            self.open.remove(&(own, peer));
-            self.joins(self.peer_of(connection.flow.key), false);
+            same.get_mut().retain(|open| *open != id.0);
+            if same.get().is_empty() {
+                same.remove();
+            }
+        }
+        if let Some(peer) = connection.peer {
+            self.joins(peer, None);
         }
         connection.finish((why == Closed::EndOfSource).then_some(self.end));
         self.waits.take_from(&mut connection);

@@ -11,9 +11,10 @@ use taut_time::{Duration, Instant};
 use super::calls::SENDS;
 use super::layout::{Known, Layout, Others as OtherLayouts};
 use super::other::Others;
+use super::peers::Peers;
 use super::readers::Readers;
-use super::record::{Copied, Record, What};
-use super::snapshot::{CLOSED, SYN_SENT};
+use super::record::{Copied, Record, Segment, What};
+use super::snapshot::{CLOSED, SYN_SENT, ahead};
 use super::tcp::{Accept, CallBegun, Socket, is_connect};
 use super::threads::Threads;
 use super::told::{Ends, Events, FlowIds, address, ends};
@@ -26,11 +27,15 @@ const MOST_OPENING: usize = 1024;
 /// Names of processes of which a thread ended, until they are asked for.
 const MOST_NAMES: usize = 65_536;
 
+/// A peer may have sent so much more by the time at which a segment of it has come: more than is ever under way, and
+/// little beside all numbers of TCP.
+const MOST_AHEAD: i32 = 1 << 24;
+
 /// Turns records into events.
 #[derive(Debug)]
 pub(super) struct Follower {
     sockets: HashMap<u64, Socket>,
-    by_ends: HashMap<Ends, u64>,
+    peers: Peers,
     /// Connections of the traced programs that were there before; with all set every socket is a traced one.
     wanted: HashSet<Ends>,
     takes_all: bool,
@@ -72,7 +77,7 @@ impl Follower {
             readers: Readers::default(),
             pollers: HashSet::new(),
             sockets: HashMap::new(),
-            by_ends: HashMap::new(),
+            peers: Peers::default(),
             wanted: HashSet::new(),
             takes_all,
             timers,
@@ -199,8 +204,7 @@ impl Follower {
             self.opens_by_call(&record, sink);
         }
         if record.what == What::Receive {
-            let sent_by = self.by_ends.get(&(ends.1, ends.0)).and_then(|peer| self.sockets.get(peer));
-            let came_by = sent_by.map_or(AckSentBy::NotSeen, |peer| peer.sent_by);
+            let came_by = self.sent_by(ends, &record.segment);
             if let Some(socket) = self.sockets.get_mut(&record.socket) {
                 socket.came_by = came_by;
             }
@@ -220,6 +224,26 @@ impl Follower {
         // What has come is still to be read.
         if socket.is_closed && !(socket.has_unread && socket.flow.is_some()) {
             self.forget(record.socket, sink);
+        }
+    }
+
+    /// What made the peer of these ends send a segment that has come, where it is seen, too.
+    fn sent_by(&self, ends: Ends, segment: &Segment) -> AckSentBy {
+        let addresses = self.peers.of(ends);
+        if let [only] = addresses {
+            return self.sockets.get(only).map_or(AckSentBy::NotSeen, |peer| peer.sent_by);
+        }
+        // Of several with the same ends the one is meant that has sent as far as the segment goes, and hardly further:
+        // the numbers of two that were opened one soon after the other begin close together.
+        let more = |peer: &Socket| peer.seen_to.map(|seen| ahead(seen, segment.end));
+        let peers = addresses.iter().filter_map(|address| self.sockets.get(address));
+        let sent = peers.filter_map(|peer| Some((more(peer)?, peer.sent_by)));
+        let mut sent: Vec<(i32, AckSentBy)> = sent.filter(|(more, _)| (0..MOST_AHEAD).contains(more)).collect();
+        sent.sort_unstable_by_key(|(more, _)| *more);
+        match sent[..] {
+            [(_, by)] => by,
+            [(nearest, by), (next, _), ..] if nearest < next => by,
+            _ => AckSentBy::NotSeen,
         }
     }
 
@@ -360,8 +384,11 @@ impl Follower {
     fn meet(&mut self, layout: &Layout, record: &Record<'_>, ends: Ends, is_traced: bool, sink: &mut impl Sink) {
         let gaps = self.gaps;
         let socket = self.sockets.entry(record.socket).or_insert_with(|| Socket::new(layout, record, ends, gaps));
-        socket.ends = ends;
-        self.by_ends.insert(ends, record.socket);
+        let before = std::mem::replace(&mut socket.ends, ends);
+        if before != ends {
+            self.peers.forget(before, record.socket);
+        }
+        self.peers.meet(ends, record.socket);
         // A call on what is over, or on what was never connected, is no connection.
         let is_over = record.what == What::Close || layout.get(record.copies, Known::State) == CLOSED;
         if is_traced && socket.flow.is_none() && !is_over {
@@ -391,9 +418,7 @@ impl Follower {
             self.gone.push(socket.ends);
         }
         self.readers.set(address, None);
-        if self.by_ends.get(&socket.ends) == Some(&address) {
-            self.by_ends.remove(&socket.ends);
-        }
+        self.peers.forget(socket.ends, address);
         if let Some(id) = socket.flow {
             sink.close(id, Closed::Ended);
             self.ids.give_back(id);

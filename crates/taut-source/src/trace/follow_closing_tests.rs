@@ -50,7 +50,7 @@ fn the_end_of_the_peer_is_no_byte_and_leaves_nothing_behind() {
     close.set(Known::State, 5).set(Known::PortPair, u64::from(80_u16.to_be()));
     tell(&mut follower, &mut heard, &close);
     assert_eq!((heard.closed, gaps(&heard), bytes(&heard, Stamp::Read)), (1, 0, 10));
-    assert_eq!((follower.counts(), follower.by_ends.len(), follower.wanted.len()), ((0, 0), 0, 0));
+    assert_eq!((follower.counts(), follower.peers.len(), follower.wanted.len()), ((0, 0), 0, 0));
     assert_eq!(follower.gone.len(), 1);
 }
 

@@ -376,6 +376,36 @@ fn what_sent_the_acknowledgement_is_told_where_the_peer_is_seen() {
     assert_eq!(release(false, 0), [Release::Acknowledgement(AckSentBy::NotSeen)]);
 }
 
+/// As in two network namespaces, each with a loopback of its own.
+#[test]
+fn of_connections_with_the_same_ends_each_is_told_what_sent_its_own_acknowledgement() {
+    const OTHER_SERVER: u64 = 0x3000;
+    let release = |number_of_other: u32| {
+        let (mut follower, mut heard) = (follower(), Heard::default());
+        tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
+        tell(&mut follower, &mut heard, &call(What::Return, 48, 48));
+        // The other server sends last, and not by its timer.
+        for (server, number, timer) in [(SERVER, 500, DELACK), (OTHER_SERVER, number_of_other, 0)] {
+            let mut ack = Made::new(What::Queue, server);
+            for known in [Known::WriteSeq, Known::SndNxt, Known::SndUna] {
+                ack.set(known, number.into());
+            }
+            tell(&mut follower, &mut heard, ack.long(at::TIMER, timer).segment(number, 100, 0, 9));
+        }
+        let mut receive = Made::new(What::Receive, CLIENT);
+        tell(&mut follower, &mut heard, receive.set(Known::WriteSeq, 148).segment(500, 100, 0, 9));
+        let mut queue = Made::new(What::Queue, CLIENT);
+        queue.set(Known::WriteSeq, 148).long(at::RECEIVING, CLIENT).segment(100, 500, 48, 0);
+        tell(&mut follower, &mut heard, &queue);
+        heard.releases()
+    };
+    for number in [0x4000_0000, 400, 510] {
+        assert_eq!(release(number), [Release::Acknowledgement(AckSentBy::DelayedAckTimer)], "{number}");
+    }
+    // Which of both has sent it can't be told then.
+    assert_eq!(release(500), [Release::Acknowledgement(AckSentBy::NotSeen)]);
+}
+
 #[test]
 fn what_left_unseen_is_a_gap() {
     let (mut follower, mut heard) = (follower(), Heard::default());

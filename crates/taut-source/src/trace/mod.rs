@@ -17,6 +17,7 @@ mod marks;
 pub(crate) mod memory;
 mod order;
 mod other;
+mod peers;
 mod program;
 mod queues;
 mod readers;

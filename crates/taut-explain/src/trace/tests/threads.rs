@@ -113,6 +113,39 @@ fn a_write_waits_for_room_though_that_of_another_thread_is_over() {
     assert_eq!((found(direction), direction.writes), (vec!["send_buffer"], 2));
 }
 
+/// As in two network namespaces, each with a loopback of its own. Who of both is met last has no part in it.
+#[test]
+fn of_connections_with_the_same_ends_each_is_told_what_its_own_peer_has_read() {
+    let Flow { key: FlowKey::Tcp(own, peer), .. } = flow() else { panic!() };
+    let (first, other) = (flow(), Flow { key: FlowKey::Tcp(peer, own), ..flow() });
+    let read_after = |order: [u32; 4]| {
+        let mut story = Threaded(Trace::new(8).with_spans(100_000));
+        // Clients have even numbers.
+        order.into_iter().for_each(|id| story.0.flow(FlowId(id), if id % 2 == 0 { &first } else { &other }));
+        for (client, from, read_ms) in [(0, 0, 5), (2, 1 << 20, 50)] {
+            let bytes = (from, from + 8);
+            let mut tell = |at_ms, id, way, stamp| {
+                story.tell(at_ms, (id, Some(10 + id)), way, What::Reached(stamp), bytes);
+                story.state(at_ms, id, 0);
+            };
+            tell(0, client, Way::Forward, Stamp::WriteBegin);
+            tell(0, client, Way::Forward, Stamp::Scheduled);
+            tell(0, client, Way::Forward, Stamp::WriteEnd);
+            tell(1, client, Way::Forward, Stamp::Acknowledged);
+            tell(1, client + 1, Way::Backward, Stamp::Received);
+            tell(read_ms, client + 1, Way::Backward, Stamp::Read);
+        }
+        let traced = story.end(60);
+        let read = traced.worst.iter().filter_map(|direction| direction.messages.map(|of| of.read));
+        let mut read: Vec<(u64, u64)> = read.map(|read| (read.messages, read.longest_ns / MS)).collect();
+        read.sort_unstable();
+        read
+    };
+    assert_eq!(read_after([0, 1, 2, 3]), [(1, 5), (1, 50)]);
+    // Which of two is the peer can't be told then.
+    assert_eq!(read_after([0, 2, 1, 3]), [(0, 0), (0, 0)]);
+}
+
 /// A socket that is known by its calls may be closed, with something left in it. Its thread goes on with others, and
 /// another socket may get its place in the kernel's memory.
 #[test]
