@@ -7,7 +7,7 @@ mod trace_support;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle, sleep};
 use std::time::Duration;
 
@@ -150,6 +150,39 @@ fn data_in_the_first_segment_is_a_write_that_nothing_held() {
         }
     });
     staged.join().unwrap();
+}
+
+/// As systemd or inetd hands one over: the program has neither opened nor accepted it, and reads when the trace begins.
+#[test]
+fn what_a_program_does_with_a_connection_that_it_has_inherited_is_seen() {
+    const NAME: &str = "what_a_program_does_with_a_connection_that_it_has_inherited_is_seen";
+    if !may_trace(NAME) {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut client = TcpStream::connect(address).unwrap();
+    let (server, _) = listener.accept().unwrap();
+    let [input, output] = [server.try_clone().unwrap(), server].map(|stream| Stdio::from(OwnedFd::from(stream)));
+    let echo = "while read -r line; do echo \"$line\"; done";
+    let mut program = Command::new("sh").args(["-c", echo]).stdin(input).stdout(output).spawn().unwrap();
+    let mut ask = || {
+        client.write_all(b"hello\n").unwrap();
+        client.read_exact(&mut [0; 6]).unwrap();
+    };
+    // It is there, and reads.
+    ask();
+    let trace = Traced::of(&["--pid", &program.id().to_string()]);
+    (0..10).for_each(|_| ask());
+    let document = trace.finish();
+    drop(client);
+    program.wait().unwrap();
+    let (sent, received) = (sent_by(&document, address.port()), received_at(&document, address));
+    assert!([sent, received].iter().all(|one| one["program"].as_str().unwrap().starts_with("sh (")), "{document:#}");
+    assert_eq!(sent["writes"], 10, "{sent:#}");
+    if !has_gap(sent) {
+        assert_eq!((&sent["bytes"], &received["bytes"]), (&60.into(), &60.into()), "{document:#}");
+    }
 }
 
 /// They are gone within a millisecond, and nothing looks for names so soon.

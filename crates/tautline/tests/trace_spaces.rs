@@ -6,14 +6,17 @@ mod trace_support;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use support::{is_root, skip, taut, text};
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+use serde_json::Value;
+use support::{free_port, is_root, skip, taut, text};
+use trace_support::first::own_network;
 use trace_support::staged::Staged;
-use trace_support::{Traced, found, may_trace, sent_by, sent_to};
+use trace_support::{Traced, found, has_gap, may_trace, sent_by, sent_to};
 
 /// As a container has it: processes have numbers of their own, and /proc tells these. It ends with unshare(1).
 const OWN_NUMBERS: [&str; 4] = ["--pid", "--fork", "--kill-child", "--mount-proc"];
@@ -67,10 +70,94 @@ fn a_process_of_another_pid_namespace_is_traced_by_the_number_that_it_has_here()
     assert!(direction["program"].as_str().unwrap().contains(&format!("({number})")), "{direction:#}");
 }
 
+/// The program has its connection already when the trace begins.
+#[test]
+fn a_process_with_a_network_of_its_own_is_traced_as_one_in_a_container() {
+    const NAME: &str = "a_process_with_a_network_of_its_own_is_traced_as_one_in_a_container";
+    let options = [&["--net"][..], &OWN_NUMBERS].concat();
+    if !can_run(NAME, &options) {
+        return;
+    }
+    let mut command = Command::new("unshare");
+    command.args(&options).args(["sh", "-c", r#"ip link set lo up && exec "$0" "$@""#]).stdin(Stdio::null());
+    command.arg(taut().get_program());
+    let program = Staged::by(command, "nagle");
+    let number = child_of(program.id());
+    let trace = Traced::of(&["--pid", &number.to_string()]);
+    sleep(WHILE);
+    let document = trace.finish();
+    let direction = sent_to(&document, program.port);
+    assert_eq!(found(direction).first(), Some(&"nagle_delayed_ack"), "{direction:#}");
+    assert!(direction["program"].as_str().unwrap().contains(&format!("({number})")), "{direction:#}");
+}
+
+/// Both ends of a connection between these ports over the loopback of a new network.
+fn in_a_network_of_its_own(client: u16, server: u16) -> Option<(TcpStream, TcpStream)> {
+    // It is that of a thread, and stays while it has the sockets.
+    let opened = thread::spawn(move || {
+        if !own_network() {
+            return None;
+        }
+        let [client, server] = [client, server].map(|port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
+        let listener = TcpListener::bind(server).unwrap();
+        let opening = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&opening, &client).unwrap();
+        connect(&opening, &server).unwrap();
+        Some((TcpStream::from(opening), listener.accept().unwrap().0))
+    });
+    opened.join().unwrap()
+}
+
+/// As of two containers, in each of which a program talks to another one over loopback.
+#[test]
+fn of_two_networks_with_the_same_addresses_and_ports_the_sick_connection_alone_is_named() {
+    const NAME: &str = "of_two_networks_with_the_same_addresses_and_ports_the_sick_connection_alone_is_named";
+    if !can_run(NAME, &["--net"]) {
+        return;
+    }
+    let (client, server) = (free_port(), free_port());
+    let trace = Traced::start(server);
+    let opened = [(); 2].map(|()| in_a_network_of_its_own(client, server));
+    let [Some(sick), Some(cured)] = opened else { return skip(NAME, "takes networks of its own") };
+    thread::scope(|scope| {
+        for (pair, is_nodelay) in [(sick, false), (cured, true)] {
+            scope.spawn(move || talk(pair, is_nodelay));
+        }
+    });
+    let document = trace.finish();
+    assert_eq!(document["connections"], 2, "{document:#}");
+    let from = format!("127.0.0.1:{client}");
+    let sent = document["worst"].as_array().unwrap().iter();
+    let sent: Vec<&Value> = sent.filter(|one| one["is_outgoing"] == true && one["from"] == from.as_str()).collect();
+    // The one that lost the most comes first.
+    let [sick, cured] = sent[..] else { panic!("{document:#}") };
+    assert_eq!(found(sick).first(), Some(&"nagle_delayed_ack"), "{sick:#}");
+    assert!(!found(cured).contains(&"nagle_delayed_ack"), "{cured:#}");
+    if document["worst"].as_array().unwrap().iter().any(has_gap) {
+        return;
+    }
+    // Each is told what its own peer did: that is seen as well.
+    assert_eq!(sick["released"]["ack_not_seen"], 0, "{sick:#}");
+    for direction in [sick, cured] {
+        let messages = &direction["messages"];
+        assert_eq!(messages["read"]["messages"], messages["followed"], "{direction:#}");
+    }
+    // Half of those of the sick one wait for a timer of 40 ms.
+    let read = |direction: &Value, time: &str| direction["messages"]["read"][time].as_u64().unwrap();
+    assert!(read(sick, "longest_ns") > 20_000_000, "{sick:#}");
+    assert!(read(cured, "median_ns") < 20_000_000, "{cured:#}");
+}
+
 /// A client of this process that writes twice and reads, for a while; the port that it had.
 fn write_write_read(listener: &TcpListener) -> u16 {
-    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (port, mut server) = (client.local_addr().unwrap().port(), listener.accept().unwrap().0);
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (port, server) = (client.local_addr().unwrap().port(), listener.accept().unwrap().0);
+    talk((client, server), false);
+    port
+}
+
+fn talk((mut client, mut server): (TcpStream, TcpStream), is_nodelay: bool) {
+    client.set_nodelay(is_nodelay).unwrap();
     let server = thread::spawn(move || {
         while server.read_exact(&mut [0; 64]).is_ok() {
             server.write_all(b"answered").unwrap();
@@ -81,10 +168,11 @@ fn write_write_read(listener: &TcpListener) -> u16 {
         client.write_all(&[1; 16]).unwrap();
         client.write_all(&[2; 48]).unwrap();
         client.read_exact(&mut [0; 8]).unwrap();
+        // As many as with the algorithm, about.
+        sleep(Duration::from_millis(if is_nodelay { 40 } else { 0 }));
     }
     drop(client);
     server.join().unwrap();
-    port
 }
 
 #[test]
