@@ -7,9 +7,11 @@ pub(crate) mod relay;
 pub(crate) mod terminal;
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::UnixListener;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::thread::CpuSet;
@@ -161,9 +163,30 @@ pub(crate) fn wait_for_tcp(address: SocketAddr) {
     }
 }
 
-/// A port that was free a moment ago.
+/// The first port that [`free_port`] gives.
+const FIRST_OWN_PORT: u16 = 20_000;
+
+/// A port of loopback at which nobody listens. Tests run at once, in many processes, and a server may take its time to
+/// start: until this process ends no other call has the port. The kernel gives it to nobody either who asks for any
+/// port, since it is below those.
 pub(crate) fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static KEPT: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
+    let given = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let first_given = given.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(32_768);
+    let own = FIRST_OWN_PORT..first_given;
+    // Processes begin at places of their own, so that few try the same ports.
+    let begin = (std::process::id() as usize).wrapping_mul(61) % own.len().max(1);
+    for port in own.clone().cycle().skip(begin).take(own.len()) {
+        // A name of this network, as the port is, which goes with the process.
+        let name = std::os::unix::net::SocketAddr::from_abstract_name(format!("taut-test-port-{port}")).unwrap();
+        let Ok(kept) = UnixListener::bind_addr(&name) else { continue };
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            KEPT.lock().unwrap().push(kept);
+            return port;
+        }
+    }
+    // Where the kernel gives all ports, this one was free a moment ago.
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Whether a program is there.
