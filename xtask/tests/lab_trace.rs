@@ -198,7 +198,7 @@ fn what_stops_the_published_program_is_told_of_that_program() {
     assert!(*enough < 0.05 && other["cause"] != "credit_window", "{enough} {other:#}");
 }
 
-/// What the kernel tells of the descriptors of a trace: of a process, and of a port.
+/// What the kernel tells of the descriptors of a trace, of a process and of a port, and of a watch that counts.
 const DESCRIPTORS: &str = r#"
 uname -r
 for scope in "--pid $$" "--port 443"; do
@@ -208,20 +208,27 @@ for scope in "--pid $$" "--port 443"; do
     echo "of ${scope% *}"
     cat /proc/$trace/fdinfo/*
     kill -INT $trace; wait $trace
-done"#;
+done
+taut watch --json --grade 2 --every 500ms >/tmp/watched & watch=$!
+until [ -s /tmp/watched ]; do sleep 0.1; done
+echo "of watch"
+cat /proc/$watch/fdinfo/*
+kill -INT $watch; wait $watch"#;
 
 /// How many instructions of each program the verifier looks at, by the hook: a program that grows, or that costs it
 /// more than its length, shows here. (What the kernel makes of the programs afterwards is its own, and not kept.)
 fn verified(test: &str, kernel: &str) {
     let Some(lab) = Lab::ready(test) else { return };
-    let mut command = lab.command(&["run", "--kernel", kernel, "--icount", "--", "sh", "-c", DESCRIPTORS]);
-    let output = command.output().unwrap();
+    // To ask for its sockets a watch needs a module.
+    let mut command = lab.command(&["run", "--kernel", kernel, "--icount", "--module", "tcp_diag"]);
+    let output = command.args(["--", "sh", "-c", DESCRIPTORS]).output().unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{kernel}: {stdout}{}", String::from_utf8_lossy(&output.stderr));
-    let (version, rest) = stdout.split_once('\n').unwrap();
+    let mut parts = stdout.split("\nof ");
+    let version = parts.next().unwrap();
     let mut counts = Vec::new();
-    for of_scope in rest.split("of --").skip(1) {
-        let (scope, descriptors) = of_scope.split_once('\n').unwrap();
+    for part in parts {
+        let (whose, descriptors) = part.split_once('\n').unwrap();
         let fields = |descriptor: &str| -> HashMap<String, String> {
             let pairs = descriptor.lines().filter_map(|line| line.split_once(":\t"));
             pairs.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
@@ -231,10 +238,11 @@ fn verified(test: &str, kernel: &str) {
             let program =
                 all.iter().find(|of| of.get("prog_id") == link.get("prog_id") && of.contains_key("prog_type"));
             let count = program.and_then(|program| program.get("verified_insns"));
-            counts.push(format!("--{scope} {}: {}", link["tp_name"], count.unwrap_or_else(|| panic!("{stdout}"))));
+            counts.push(format!("{whose} {}: {}", link["tp_name"], count.unwrap_or_else(|| panic!("{stdout}"))));
         }
     }
     counts.sort();
+    assert_eq!(counts.iter().filter(|count| count.starts_with("watch ")).count(), 3, "{}", counts.join("\n"));
     println!("Linux {version}\n{}", counts.join("\n"));
     // Debian's next kernel may have other types, and so other programs, or another verifier.
     let path = format!("{}/tests/snapshots/lab_trace__verified-{kernel}.snap", env!("CARGO_MANIFEST_DIR"));
