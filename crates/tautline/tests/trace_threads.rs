@@ -7,14 +7,14 @@ mod trace_support;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::mpsc;
+use std::sync::{Barrier, mpsc};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
 use rustix::thread::gettid;
 use serde_json::Value;
 use support::{taut, text};
-use trace_support::{Traced, held_ns, may_trace};
+use trace_support::{Traced, has_gap, held_ns, may_trace, sent_by};
 
 /// Pairs of messages that are sent, and the time between them.
 const MESSAGES: usize = 40;
@@ -55,6 +55,51 @@ fn rows_add_up(document: &Value) {
         let laid: u64 = document["worst"].as_array().unwrap().iter().map(|direction| held_ns(direction, holder)).sum();
         assert_eq!(sum, laid, "{holder}: {document:#}");
     }
+}
+
+/// As programs do that answer from several threads.
+#[test]
+fn two_threads_that_write_to_one_connection_at_once_have_all_their_writes() {
+    const WRITES: usize = 200;
+    const LENGTHS: [usize; 2] = [100, 300];
+    if !may_trace("two_threads_that_write_to_one_connection_at_once_have_all_their_writes") {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let trace = Traced::start(port);
+    let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    client.set_nodelay(true).unwrap();
+    let own = client.local_addr().unwrap().port();
+    let (mut server, _) = listener.accept().unwrap();
+    let reading = thread::spawn(move || std::io::copy(&mut server, &mut std::io::sink()).unwrap());
+    let together = Barrier::new(LENGTHS.len());
+    thread::scope(|scope| {
+        for length in LENGTHS {
+            let (mut client, together) = (&client, &together);
+            scope.spawn(move || {
+                for _ in 0..WRITES {
+                    together.wait();
+                    client.write_all(&vec![1; length]).unwrap();
+                }
+            });
+        }
+    });
+    drop(client);
+    let written = reading.join().unwrap();
+    let document = trace.finish();
+    rows_add_up(&document);
+    let direction = sent_by(&document, own);
+    assert_eq!(number(direction, "writes"), (LENGTHS.len() * WRITES) as u64, "{direction:#}");
+    if document["worst"].as_array().unwrap().iter().any(has_gap) {
+        return;
+    }
+    assert_eq!(number(direction, "bytes"), written, "{direction:#}");
+    // Whatever was followed was read. (The last ones may be acknowledged after the end, which is not seen.)
+    let messages = &direction["messages"];
+    let followed = number(messages, "followed");
+    let got = ["left", "read"].map(|stage| number(&messages[stage], "messages"));
+    assert!(followed > 0 && got == [followed; 2], "{direction:#}");
 }
 
 #[test]
