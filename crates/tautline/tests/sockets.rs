@@ -7,6 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::net::sockopt::{set_tcp_cork, set_tcp_quickack};
 use serde_json::Value;
 use support::{is_root, parse, run, skip, taut, text};
 
@@ -84,6 +85,29 @@ fn a_small_write_that_nagle_holds_is_told_and_none_with_nodelay() {
     assert_eq!(prompt["nodelay"], true);
 }
 
+/// No list of the kernel has them.
+#[test]
+fn the_options_of_each_socket_are_those_that_its_program_has_set() {
+    if !is_root() {
+        return skip(
+            "the_options_of_each_socket_are_those_that_its_program_has_set",
+            "root reads the options of others",
+        );
+    }
+    let (client, server) = pair();
+    let told = |document: &Value, socket: &TcpStream| {
+        ["nodelay", "cork", "quickack"].map(|option| row(document, socket)[option].as_bool().unwrap())
+    };
+    for [nodelay, cork, quickack] in [[true, false, true], [false, true, false], [false, false, true]] {
+        client.set_nodelay(nodelay).unwrap();
+        set_tcp_cork(&client, cork).unwrap();
+        set_tcp_quickack(&client, quickack).unwrap();
+        let document = own_sockets(&["--time", "0s"]);
+        assert_eq!(told(&document, &client), [nodelay, cork, quickack]);
+        assert_eq!(told(&document, &server)[..2], [false, false]);
+    }
+}
+
 #[test]
 fn who_does_not_read_is_named_at_both_ends() {
     let (mut client, server) = pair();
@@ -95,6 +119,9 @@ fn who_does_not_read_is_named_at_both_ends() {
     let waits = causes(ours);
     assert!(waits.contains(&"receiving_program"), "{ours:#}");
     assert_eq!(causes(theirs), ["unread"], "{theirs:#}");
+    // Who has it now, and what is there.
+    assert!(["receiving_program", "receive_window"].contains(&ours["holder"].as_str().unwrap()), "{ours:#}");
+    assert!(ours["unsent_bytes"].as_u64() > Some(0) && theirs["unread_bytes"].as_u64() > Some(0), "{document:#}");
     // The time breakdown adds up.
     for row in [ours, theirs] {
         let held: u64 = row["held"].as_array().unwrap().iter().filter_map(|held| held["held_ns"].as_u64()).sum();
