@@ -1,11 +1,15 @@
+use std::fs::{self, File};
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::thread;
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::socket::{Socket, State};
 
@@ -22,7 +26,7 @@ pub enum Error {
     BrokenOff(#[source] io::Error),
 }
 
-/// The TCP sockets of this network namespace, those in TIME-WAIT left out (sock_diag(7)).
+/// The TCP sockets of one network namespace, those in TIME-WAIT left out (sock_diag(7)).
 #[derive(Debug)]
 pub struct SocketTable {
     netlink: OwnedFd,
@@ -50,7 +54,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const MOST_AT_ONCE: usize = 32;
 
 impl SocketTable {
-    /// Opens the way to the kernel.
+    /// Opens the way to the kernel, for the network namespace of this thread.
     ///
     /// # Errors
     ///
@@ -68,6 +72,30 @@ impl SocketTable {
         };
         let netlink = open().map_err(|error| Error::Refused(error.into()))?;
         Ok(Self { netlink, answer: vec![0; ANSWER_BYTES], sequence: 0 })
+    }
+
+    /// The same for the network namespace of a process, which lives on as long as this. Where that is not this thread's
+    /// own it takes `CAP_SYS_ADMIN`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] when that namespace may not be entered, or there is no netlink.
+    pub fn open_for(pid: i32) -> Result<Self, Error> {
+        let theirs = File::open(format!("/proc/{pid}/ns/net")).map_err(Error::Refused)?;
+        let number = theirs.metadata().map_err(Error::Refused)?.ino();
+        if fs::metadata("/proc/thread-self/ns/net").is_ok_and(|own| own.ino() == number) {
+            return Self::open();
+        }
+        // A thread of its own goes there, and its socket stays there when it has ended.
+        let opened = thread::scope(|scope| {
+            let there = scope.spawn(|| {
+                move_into_link_name_space(theirs.as_fd(), Some(LinkNameSpaceType::Network))
+                    .map_err(|error| Error::Refused(error.into()))?;
+                Self::open()
+            });
+            there.join()
+        });
+        opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
     /// Calls `each` with every socket as it is now; they are looked at one after another. About 1 µs a socket.

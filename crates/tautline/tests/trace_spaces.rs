@@ -7,6 +7,7 @@ mod trace_support;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
@@ -89,6 +90,42 @@ fn a_process_with_a_network_of_its_own_is_traced_as_one_in_a_container() {
     let direction = sent_to(&document, program.port);
     assert_eq!(found(direction).first(), Some(&"nagle_delayed_ack"), "{direction:#}");
     assert!(direction["program"].as_str().unwrap().contains(&format!("({number})")), "{direction:#}");
+}
+
+/// Only the list of that network tells of the connection: the program waits in a call that began before the trace.
+#[test]
+fn what_comes_first_over_a_connection_in_another_network_is_seen() {
+    const NAME: &str = "what_comes_first_over_a_connection_in_another_network_is_seen";
+    if !can_run(NAME, &["--net"]) {
+        return;
+    }
+    // What a thread starts has its network.
+    let opened = thread::spawn(|| {
+        if !own_network() {
+            return None;
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let client = TcpStream::connect(address).unwrap();
+        let input = Stdio::from(OwnedFd::from(listener.accept().unwrap().0));
+        let mut program = Command::new("sh");
+        program.args(["-c", "while read -r line; do :; done"]).stdin(input).stdout(Stdio::null());
+        Some((client, program.spawn().unwrap(), address))
+    });
+    let Some((mut client, mut program, address)) = opened.join().unwrap() else {
+        return skip(NAME, "takes a network of its own");
+    };
+    let trace = Traced::of(&["--pid", &program.id().to_string()]);
+    client.write_all(b"hello\n").unwrap();
+    sleep(Duration::from_millis(200));
+    let document = trace.finish();
+    drop(client);
+    program.wait().unwrap();
+    let to = address.to_string();
+    let mut directions = document["worst"].as_array().unwrap().iter();
+    let received = directions.find(|one| one["is_outgoing"] == false && one["to"] == to.as_str());
+    let received = received.unwrap_or_else(|| panic!("{document:#}"));
+    assert!(received["bytes"] == 6 || has_gap(received), "{received:#}");
 }
 
 /// Both ends of a connection between these ports over the loopback of a new network.

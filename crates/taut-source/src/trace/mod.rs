@@ -247,7 +247,7 @@ impl Tracer {
         let _ = self.maps.targets.delete(&pid.to_ne_bytes());
     }
 
-    /// Finds the connections that a process has already, of this network namespace: one that waits in a call makes no
+    /// Finds the connections that a process has already, of its network namespace: one that waits in a call makes no
     /// other until something comes.
     pub fn find_sockets(&mut self, pid: i32) {
         if self.others.is_some() {
@@ -255,7 +255,7 @@ impl Tracer {
         }
         let owners = Owners::read(Some(pid));
         let (mut found, mut listening) = (Vec::new(), Vec::new());
-        let looked = SocketTable::open().and_then(|mut table| {
+        let looked = SocketTable::open_for(pid).and_then(|mut table| {
             table.look(|socket| {
                 if owners.of(socket.inode).is_none() {
                 } else if socket.accept_queue.is_some() {
@@ -265,13 +265,13 @@ impl Tracer {
                 }
             })
         });
-        // Without the list they are found by their next call.
+        // Without the list, or the right to enter that namespace, they are found by their next call.
         let _ = looked;
         for &(local, peer) in &found {
             self.follower.want((local, peer));
             pairs((local, peer)).into_iter().for_each(|pair| self.want_pair(pair));
         }
-        let network = fs::metadata("/proc/self/ns/net").map_or(0, |namespace| namespace.ino());
+        let network = fs::metadata(format!("/proc/{pid}/ns/net")).map_or(0, |namespace| namespace.ino());
         // As `Writer::listened` has them.
         listening.into_iter().for_each(|port| self.want_pair(u64::from(port) << 16 | network << 32));
     }

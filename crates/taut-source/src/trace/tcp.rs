@@ -325,8 +325,8 @@ impl Socket {
     }
 
     /// Where what a call has written ends, and how much it is: of what was written up to `to` meanwhile, maybe by other
-    /// threads as well. These bytes come one after the other in the order in which the calls come back, which need not be
-    /// the stream's.
+    /// threads as well. Their bytes are told one after the other, as the calls come back, which need not be the order
+    /// of the stream.
     fn has_written(&mut self, record: &Record<'_>, call: CallBegun, to: u32) -> (u32, u32) {
         let of_others = self.written_to.filter(|written| ahead(*written, call.write_seq) > 0);
         let from = of_others.filter(|written| ahead(to, *written) > 0).unwrap_or(call.write_seq);
