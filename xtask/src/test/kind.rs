@@ -145,11 +145,11 @@ const TIMING: &[(&str, &str)] = &[
     ),
     (
         "tautline::trace_pace a_foreign_receiver_that_acknowledges_late",
-        "99 of 100 times within 50 µs: on a busy core the kernel leaves out runs of the trace's programs",
+        "95 of 100 times within 50 µs: on a busy core the kernel leaves out runs of the trace's programs",
     ),
     (
         "tautline::trace_pace a_receiver_that_acknowledges_late",
-        "99 of 100 times within 50 µs: on a busy core the kernel leaves out runs of the trace's programs",
+        "95 of 100 times within 50 µs: on a busy core the kernel leaves out runs of the trace's programs",
     ),
     (
         "tautline::trace_rights samples_without_any_right_name_the_cause_that_a_trace_names",
