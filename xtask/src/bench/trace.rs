@@ -31,7 +31,10 @@ const INTERRUPTED: i32 = 130;
 enum Beside {
     Trace,
     TraceOfAnother,
+    /// By looks alone.
     Watch,
+    /// The kernel counts as well.
+    WatchThatCounts,
     Nothing,
 }
 
@@ -51,7 +54,8 @@ pub(crate) fn run(setting: &Setting) -> Result<Outcome> {
     let mut cases = [
         case(Beside::Trace, "both ends traced", TRACED),
         case(Beside::TraceOfAnother, "another program traced", OTHERS),
-        case(Beside::Watch, "the host watched", Bar::None),
+        case(Beside::Watch, "the host watched, grade 1", Bar::None),
+        case(Beside::WatchThatCounts, "the host watched, grade 2", Bar::None),
         case(Beside::Nothing, "nothing (control)", Bar::None),
     ];
     let mut event_ns = Vec::new();
@@ -97,7 +101,8 @@ impl Beside {
                 let sleeper = other.insert(Ended(Command::new("sleep").arg("1000").spawn()?));
                 Some(Looker::start(setting, &["trace", "--json", "--pid", &sleeper.0.id().to_string()])?)
             }
-            Self::Watch => Some(Looker::start(setting, &["watch", "--for", "1h"])?),
+            Self::Watch => Some(Looker::start(setting, &["watch", "--grade", "1", "--for", "1h"])?),
+            Self::WatchThatCounts => Some(Looker::start(setting, &["watch", "--grade", "2", "--for", "1h"])?),
             Self::Nothing => None,
         };
         let time = format!("{}ms", setting.time.as_millis());
