@@ -2,6 +2,7 @@
 //!
 //! Cargo and the project have empty caches of their own, which are removed afterwards; the user's are not touched.
 //! Only where the user's has no kernels at all yet, the lab fetches them there: that is the same, and fetches once.
+//! In CI all other tests come next, the lab's own among them, so that it runs here only where the fetch failed.
 
 use std::env;
 use std::fs;
@@ -35,12 +36,16 @@ pub(super) fn run(summary: &mut Summary) -> Result<()> {
     let times = Times::of(new.path(), &[]);
     let cargo = with_cargo(new.path())?;
     println!("building the tests");
-    let built = thread::scope(|scope| {
+    let (built, is_fetched) = thread::scope(|scope| {
         let built = scope.spawn(|| binaries::built(false, For::This));
-        scope.spawn(|| fetch(cache.as_deref()));
+        let fetched = scope.spawn(|| fetch(cache.as_deref()));
         pool::run(vec![cargo], &times, Limits::ALONE, |finished| summary.add(finished))?;
-        built.join().unwrap_or_else(|_| bail!("the build of the tests panicked"))
+        let built = built.join().unwrap_or_else(|_| bail!("the build of the tests panicked"))?;
+        anyhow::Ok((built, fetched.join().unwrap_or(false)))
     })?;
+    if is_fetched && cache.is_none() && shell::in_ci() {
+        return Ok(());
+    }
     let fetches = built.jobs.into_iter().find(|job| job.name == FETCHES);
     let fetches = fetches.with_context(|| format!("there is no test {FETCHES}"))?;
     let fetches = with_cache(fetches, cache.as_deref());
@@ -48,8 +53,8 @@ pub(super) fn run(summary: &mut Summary) -> Result<()> {
 }
 
 /// What the lab's test begins with, begun earlier and in the same cache. If it fails, the test does it again, and says
-/// so.
-fn fetch(cache: Option<&Path>) {
+/// so. Whether it succeeded.
+fn fetch(cache: Option<&Path>) -> bool {
     let mut command = Command::new("/proc/self/exe");
     settle(command.args(["lab", "fetch"]).stdin(Stdio::null()), cache);
     // All the other tests come next there, and in the cache that had nothing yet they find what they need.
@@ -57,13 +62,15 @@ fn fetch(cache: Option<&Path>) {
         command.args(["--modules", "--l2cat"]);
     }
     guard::mark(&mut command);
-    if !command.status().is_ok_and(|status| status.success()) {
+    let is_fetched = command.status().is_ok_and(|status| status.success());
+    if !is_fetched {
         eprintln!("the lab's kernels can't be fetched ahead of its test");
     }
     // What is missing then is told by those who need it.
     if shell::in_ci() {
         packages::ensure(packages::TESTS);
     }
+    is_fetched
 }
 
 /// nix's tests, which are built by cargo from what the test itself was built from. Cargo has fetched nothing else:
