@@ -42,17 +42,24 @@ fn below((n, cut): (usize, usize), (m, skip): (usize, usize)) -> f64 {
     if 2 * cut >= n || 2 * skip >= m {
         return 1.0;
     }
+    let factorials = log_factorials(n + m);
+    // Natural logarithm of the binomial coefficient.
+    let log_choose = |of: usize, take: usize| factorials[of] - factorials[take] - factorials[of - take];
+    let all = log_choose(n + m, n);
     // So many of the one, and `skip` of the other, come before the one of the other at which its interval begins.
-    let log_term = |before: usize| {
-        log_choose(before + skip, skip) + log_choose(n - before + m - 1 - skip, n - before) - log_choose(n + m, n)
-    };
+    let log_term =
+        |before: usize| log_choose(before + skip, skip) + log_choose(n - before + m - 1 - skip, n - before) - all;
     (n - cut..=n).map(|before| log_term(before).exp()).sum()
 }
 
-/// Natural logarithm of the binomial coefficient.
-fn log_choose(of: usize, take: usize) -> f64 {
-    let take = take.min(of - take);
-    (0..take).map(|i| ((of - i) as f64 / (i + 1) as f64).ln()).sum()
+/// Natural logarithms of the factorials, up to that of a number.
+fn log_factorials(last: usize) -> Vec<f64> {
+    let mut logs = vec![0.0];
+    logs.extend((1..=last).scan(0.0, |sum, number| {
+        *sum += (number as f64).ln();
+        Some(*sum)
+    }));
+    logs
 }
 
 #[cfg(test)]
