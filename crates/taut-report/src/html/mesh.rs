@@ -254,8 +254,9 @@ mod tests {
     #[test]
     fn the_text_fits_however_many_hosts_there_are() {
         for hosts in [3, 6, 13, 64, 150, 201] {
+            let document = document(hosts);
             for width in [None, Some(60), Some(140)] {
-                let text = table::mesh(&document(hosts), Style { colour: false, width });
+                let text = table::mesh(&document, Style { colour: false, width });
                 let most = usize::from(width.unwrap_or(100));
                 let longest = text.lines().max_by_key(|line| line.chars().count()).unwrap();
                 assert!(longest.chars().count() <= most, "{hosts} hosts, {width:?}: {longest}");
