@@ -76,6 +76,23 @@ impl Job {
         }
     }
 
+    /// Has a test take only what nobody else wants of the processors, with all that it starts (SCHED_IDLE of sched(7)).
+    pub(super) fn yield_processors(&mut self) {
+        let Work::Test(command) = &mut self.work else { return };
+        let mut yielding = Command::new("chrt");
+        yielding.args(["--idle", "0"]).arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => yielding.env(name, value),
+                None => yielding.env_remove(name),
+            };
+        }
+        if let Some(directory) = command.get_current_dir() {
+            yielding.current_dir(directory);
+        }
+        *command = yielding;
+    }
+
     /// Runs it.
     ///
     /// # Errors
@@ -289,6 +306,22 @@ mod tests {
         let cpu = run(&format!("sh -c '{}'; {OK}", work.replace('\'', r"'\''"))).cpu;
         assert!(cpu >= Duration::from_millis(300) && cpu < Duration::from_secs(30), "{cpu:?}");
         assert!(run(OK).cpu < Duration::from_millis(300));
+    }
+
+    #[test]
+    fn one_that_yields_is_the_same_with_another_priority() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        // The policy of proc_pid_stat(5), the 41st field; the second one has no space in it here.
+        let script = format!("set -- $(cat /proc/$$/stat); echo policy ${{41}} $A $(pwd); {OK}");
+        command.args(["-c", &script]).env("A", "b").env_remove("PWD").current_dir(directory.path());
+        let mut job = Job { name: "a b".to_owned(), kind: Kind::Guest, work: Work::Test(command) };
+        job.yield_processors();
+        let Work::Test(mut command) = job.work else { panic!("a test") };
+        let output = command.output().unwrap();
+        let place = directory.path().canonicalize().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.starts_with(&format!("policy 5 b {}\n", place.display())), "{text}");
     }
 
     #[test]

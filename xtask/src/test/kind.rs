@@ -165,13 +165,25 @@ const TIMING: &[(&str, &str)] = &[
     ),
 ];
 
-/// Of these, which keep a core busy for a part of their time: nothing runs beside them.
+/// Of these, which keep a core busy for a part of their time: nothing runs beside them but what yields.
 pub(super) const COMPUTING: &[&str] = &[
     "tautline::pace tune_finds_the_remedy_by_itself",
     "tautline::pace write_write_read_is_found_and_its_cures_are_not",
     "tautline::agent of_two_hundred_agents_nothing_is_lost_untold",
     "tautline::trace_rights samples_without_any_right_name_the_cause_that_a_trace_names",
 ];
+
+/// Of those that need a quiet machine, which need their turn as soon as they want it, and leave cores idle meanwhile:
+/// what takes only what nobody else wants is in nobody's way there. They look neither at single microseconds nor at
+/// what a processor takes for something.
+const SPARING: &[&str] = &[
+    "tautline::agent of_two_hundred_agents_nothing_is_lost_untold",
+    "xtask::lab_two a_browser_shows_a_page_of_another_kernel_over_either_radio",
+];
+
+/// Guests in virtual time, which get as far whenever they have a core: these run beside [`SPARING`] ones, and together
+/// about as long.
+const YIELDING: &[&str] = &["xtask::lab_tune on_linux_5_10_", "xtask::lab_tune what_is_tried_"];
 
 /// Tests of another kind than their package's.
 const OTHERS: &[(&str, Kind)] = &[
@@ -273,6 +285,16 @@ pub(super) fn least_load(name: &str) -> f64 {
     if PAIRS.iter().any(|begin| name.starts_with(begin)) { 2.0 } else { 0.0 }
 }
 
+/// Whether it leaves cores to one that [yields](is_yielding).
+pub(super) fn is_sparing(name: &str) -> bool {
+    SPARING.contains(&name)
+}
+
+/// Whether it may run with what others leave of the cores.
+pub(super) fn is_yielding(name: &str) -> bool {
+    YIELDING.iter().any(|begin| name.starts_with(begin))
+}
+
 /// Why a test needs a quiet machine, where it does.
 pub(super) fn needs_quiet_since(name: &str) -> Option<&'static str> {
     TIMING.iter().find(|(timing, _)| *timing == name).map(|(_, why)| *why)
@@ -284,10 +306,10 @@ pub(super) fn needs_quiet_since(name: &str) -> Option<&'static str> {
 /// The names that no test has.
 pub(super) fn check(names: &[&str]) -> Result<()> {
     let is_there = |name: &str| names.contains(&name);
-    let exact = TIMING.iter().map(|(name, _)| *name).chain(COMPUTING.iter().copied());
+    let exact = TIMING.iter().map(|(name, _)| *name).chain(COMPUTING.iter().chain(SPARING).copied());
     let gone: Vec<&str> = exact.filter(|name| !is_there(name)).collect();
     let begins = |begin: &str| names.iter().any(|name| name.starts_with(begin));
-    let others = OTHERS.iter().map(|(begin, _)| *begin).chain(LONG.iter().chain(PAIRS).copied());
+    let others = OTHERS.iter().map(|(begin, _)| *begin).chain(LONG.iter().chain(PAIRS).chain(YIELDING).copied());
     let others = others.filter(|begin| !begins(begin));
     let gone: Vec<&str> = gone.into_iter().chain(others).collect();
     if !gone.is_empty() {
@@ -317,6 +339,12 @@ mod tests {
             assert!(!why.is_empty(), "{name}");
             assert!(!TIMING[..index].iter().any(|(other, _)| other == name), "{name}");
         }
+    }
+
+    #[test]
+    fn what_spares_cores_needs_quiet_and_what_yields_is_a_guest() {
+        assert!(SPARING.iter().all(|name| Kind::of(name).needs_quiet() && !is_yielding(name)));
+        assert!(YIELDING.iter().all(|begin| Kind::of(begin) == Kind::Guest && least_load(begin) == 0.0));
     }
 
     #[test]

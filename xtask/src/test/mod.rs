@@ -26,6 +26,7 @@ mod times;
 
 use std::fs;
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result, bail};
@@ -34,6 +35,7 @@ use crate::guard::Guard;
 use crate::{apart, lab, packages, shell};
 use binaries::For;
 use busy::Busy;
+use job::Finished;
 pub(crate) use job::{Job, Work};
 pub(crate) use kind::Kind;
 use pool::Limits;
@@ -143,6 +145,10 @@ fn run_all(args: &Args, summary: &mut Summary) -> Result<()> {
     };
     let (quiet, together): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(|job| job.kind.needs_quiet());
     let cores = thread::available_parallelism()?.get();
+    let leaves_cores = |job: &Job| cores > 1 && kind::is_sparing(&job.name);
+    let (sparing, quiet): (Vec<Job>, Vec<Job>) = quiet.into_iter().partition(leaves_cores);
+    let may_yield = |job: &Job| !sparing.is_empty() && kind::is_yielding(&job.name);
+    let (yielding, together): (Vec<Job>, Vec<Job>) = together.into_iter().partition(may_yield);
     let busy = if args.busy { Some(Busy::on_each_core()?) } else { None };
     // One core more than there are, since none of them is busy all the time. Most tests mostly wait, so that it takes
     // several to keep a core busy; bounded, since one that others delay seems to wait too. No more guests than cores:
@@ -151,6 +157,7 @@ fn run_all(args: &Args, summary: &mut Summary) -> Result<()> {
     let limits = if args.busy { Limits::BUSY } else { beside };
     pool::run(together, &times, limits, |finished| summary.add(finished))?;
     drop(busy);
+    run_beside(sparing, yielding, &times, summary)?;
     let limits = if cores > 1 { Limits::QUIET } else { Limits::ALONE };
     pool::run(quiet, &times, limits, |finished| summary.add(finished))?;
     // What a busy machine needs for them is of no use to another.
@@ -165,6 +172,18 @@ fn run_all(args: &Args, summary: &mut Summary) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Runs jobs that want cores now and then, one after the other, and beside them some that take what these leave.
+fn run_beside(sparing: Vec<Job>, mut yielding: Vec<Job>, times: &Times, summary: &mut Summary) -> Result<()> {
+    yielding.iter_mut().for_each(Job::yield_processors);
+    let summary = Mutex::new(summary);
+    let add = |finished: Finished| summary.lock().unwrap_or_else(PoisonError::into_inner).add(finished);
+    thread::scope(|scope| {
+        let beside = scope.spawn(|| pool::run(yielding, times, Limits::ALONE, add));
+        let ran = pool::run(sparing, times, Limits::ALONE, add);
+        ran.and(beside.join().unwrap_or_else(|_| bail!("what ran beside those that need a quiet machine panicked")))
+    })
 }
 
 /// The jobs that the arguments name; what a mode leaves out is noted, and so is what has no debug
