@@ -15,6 +15,12 @@ const CARGO_DENY: &str = "0.20.2";
 /// What only a bench needs, in a workspace of its own.
 const BROKER_CLIENTS: &str = "xtask/broker-clients/Cargo.toml";
 
+/// What is asked of clippy.
+const DENIED: [&str; 2] = ["-D", "warnings"];
+
+/// An example that is documented, too: only where one is do packages have the features that all targets give them.
+const EXAMPLE: &str = "fetch";
+
 /// The steps, in their order.
 const STEPS: [&str; 5] = ["fmt", "clippy", "house", "deny", "docs"];
 
@@ -42,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             "clippy" => lints(),
             "house" => house::check(),
             "deny" => deny.take().map_or(Ok(()), |tool| dependencies(tool, args.advisories)),
-            _ => documentation(),
+            _ => documentation(is_chosen("clippy")),
         };
         let time = begin.elapsed();
         let ok = match result {
@@ -77,7 +83,7 @@ fn formatting() -> Result<()> {
 
 fn lints() -> Result<()> {
     tools::ensure_component("clippy", "clippy")?;
-    run_shown(shell::cargo().args(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
+    run_shown(shell::cargo().args(["clippy", "--workspace", "--all-targets", "--locked", "--"]).args(DENIED))
 }
 
 fn dependencies(tool: JoinHandle<Result<PathBuf>>, advisories: bool) -> Result<()> {
@@ -95,12 +101,26 @@ fn dependencies(tool: JoinHandle<Result<PathBuf>>, advisories: bool) -> Result<(
     workspace.and(apart)
 }
 
-fn documentation() -> Result<()> {
+/// The documentation. After the lints it takes what these have read of each crate, where cargo finds that all is as it
+/// was for them; else crates are read once more.
+fn documentation(after_lints: bool) -> Result<()> {
     let left_out = site::left_out()?;
     ensure!(left_out.is_empty(), "{}", left_out.join("\n"));
     let mut command = shell::cargo();
     command.args(["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"]);
+    if let Some(clippy) = clippy().filter(|_| after_lints) {
+        command.args(["--lib", "--bins", "--example", EXAMPLE]);
+        // As `cargo clippy` has them.
+        let arguments = DENIED.map(|word| format!("{word}__CLIPPY_HACKERY__")).concat();
+        command.env("RUSTC_WORKSPACE_WRAPPER", clippy).env("CLIPPY_ARGS", arguments);
+    }
     run_shown(command.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// The compiler that `cargo clippy` runs.
+fn clippy() -> Option<PathBuf> {
+    let sysroot = shell::output(Command::new("rustc").args(["--print", "sysroot"])).ok()?;
+    Some(PathBuf::from(sysroot.trim()).join("bin/clippy-driver")).filter(|program| program.is_file())
 }
 
 fn run_shown(command: &mut Command) -> Result<()> {
