@@ -40,13 +40,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let is_chosen = |name: &str| args.steps.is_empty() || args.steps.iter().any(|step| step == name);
     // Where it has to be built first, that is begun beside the steps before it: they leave a core idle now and then.
     let mut deny = is_chosen("deny").then(|| thread::spawn(|| tools::ensure("cargo-deny", CARGO_DENY)));
+    // These keep one core busy, and say nothing before their end.
+    let mut rules = is_chosen("house").then(|| thread::spawn(house::check));
     let outcomes = STEPS.into_iter().filter(|name| is_chosen(name)).map(|name| {
         println!("==> {name}");
         let begin = Instant::now();
         let result = match name {
             "fmt" => formatting(),
             "clippy" => lints(),
-            "house" => house::check(),
+            "house" => rules.take().map_or(Ok(()), rules_hold),
             "deny" => deny.take().map_or(Ok(()), |tool| dependencies(tool, args.advisories)),
             _ => documentation(is_chosen("clippy")),
         };
@@ -84,6 +86,10 @@ fn formatting() -> Result<()> {
 fn lints() -> Result<()> {
     tools::ensure_component("clippy", "clippy")?;
     run_shown(shell::cargo().args(["clippy", "--workspace", "--all-targets", "--locked", "--"]).args(DENIED))
+}
+
+fn rules_hold(checked: JoinHandle<Result<()>>) -> Result<()> {
+    checked.join().unwrap_or_else(|_| bail!("the check of the rules panicked"))
 }
 
 fn dependencies(tool: JoinHandle<Result<PathBuf>>, advisories: bool) -> Result<()> {
