@@ -43,6 +43,7 @@ use guest::{GuestArgs, LAB_FAILED, built_modules, ensure_packages, own_modules, 
 use kernel::Series;
 pub(crate) use once::DIRECTORY as ONCE;
 use two::PairCommand;
+use workshop::Workshop;
 
 use crate::architecture::Architecture;
 use crate::shell;
@@ -113,6 +114,9 @@ struct FetchArgs {
     /// Also what builds kernel modules for them, and build those of this repository.
     #[arg(long)]
     modules: bool,
+    /// Also what builds kernel modules for them, for others to build some.
+    #[arg(long, hide = true, conflicts_with = "modules")]
+    workshops: bool,
     /// Also l2cat.
     #[arg(long)]
     l2cat: bool,
@@ -179,11 +183,14 @@ fn fetch_kernels(args: &FetchArgs) -> Result<()> {
         ensure_packages(series.architecture())?;
         let kernel = series.ensure()?;
         eprintln!("lab: Linux {} is there", kernel.release);
-        if args.modules && series.compiler().is_some() {
-            let built = built_modules(series, &kernel, &own_modules()?)?;
+        if (args.modules || args.workshops) && series.compiler().is_some() {
+            Workshop::ensure(series, &kernel)?;
             if Series::STOCK.contains(&series) {
                 dkms::ensure_tools(series)?;
             }
+        }
+        if args.modules && series.compiler().is_some() {
+            let built = built_modules(series, &kernel, &own_modules()?)?;
             eprintln!("lab: built for it: {}", built.into_keys().collect::<Vec<_>>().join(", "));
         }
     }

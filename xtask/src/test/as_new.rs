@@ -57,9 +57,10 @@ pub(super) fn run(summary: &mut Summary) -> Result<()> {
 fn fetch(cache: Option<&Path>) -> bool {
     let mut command = Command::new("/proc/self/exe");
     settle(command.args(["lab", "fetch"]).stdin(Stdio::null()), cache);
-    // All the other tests come next there, and in the cache that had nothing yet they find what they need.
+    // All the other tests come next there, and in the cache that had nothing yet they find what they need. Modules they
+    // build themselves, from what is there then.
     if cache.is_none() && shell::in_ci() {
-        command.args(["--modules", "--l2cat"]);
+        command.args(["--workshops", "--l2cat"]);
     }
     guard::mark(&mut command);
     let is_fetched = command.status().is_ok_and(|status| status.success());
