@@ -1,19 +1,20 @@
 //! What is given away in whole systems that have nothing else: bare roots of Debian 12 and 13 by debootstrap(8), from
-//! the mirror of this machine's apt, and whatever other roots (of Alpine, Ubuntu, …) lie unpacked beside these in the
-//! user's cache, `tautline/roots/NAME`.
+//! the mirror of this machine's apt, one of busybox alone, and whatever other roots (of Alpine, Ubuntu, …) lie unpacked
+//! beside the first two in the user's cache, `tautline/roots/NAME`.
 //!
 //! There the archive has to come to a verdict within ten seconds of being unpacked, and the packages are installed,
 //! used, upgraded and purged. Each works on a copy.
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::packages::{self, DEBOOTSTRAP};
+use crate::packages::{self, BUSYBOX, DEBOOTSTRAP};
 use crate::{apt, shell, tools};
 
 /// From the unpacked archive to a verdict.
@@ -48,6 +49,7 @@ pub(super) fn run(archive: &Path, packages: &[&Path]) -> Result<()> {
             shell::left_out(&format!("{name}: no bare root without debootstrap"))?;
         }
     }
+    with_busybox_alone(archive)?;
     for entry in fs::read_dir(&cache)? {
         let root = entry?.path();
         if root.join("etc/os-release").exists() {
@@ -77,6 +79,28 @@ fn make(cache: &Path, name: &str, release: &str) -> Result<()> {
         }
     }
     fs::rename(made, root)?;
+    Ok(())
+}
+
+/// Tries the archive where busybox is the shell, tar and all else, as it is in Alpine, and no C library is there.
+fn with_busybox_alone(archive: &Path) -> Result<()> {
+    let missing = packages::ensure(&[&BUSYBOX]);
+    let Some(busybox) = shell::find(BUSYBOX.command).filter(|_| missing.is_empty()) else {
+        return shell::left_out("not tried with busybox alone: busybox-static is not installed");
+    };
+    let root = tempfile::tempdir()?;
+    let place = |name: &str| root.path().join(name);
+    for directory in ["bin", "dev", "proc", "sys", "tmp", "usr"] {
+        fs::create_dir(place(directory))?;
+    }
+    symlink("/bin", place("usr/bin"))?;
+    fs::copy(&busybox, place("bin/busybox"))?;
+    let applets = shell::output(Command::new(&busybox).arg("--list"))?;
+    for applet in applets.lines().filter(|applet| *applet != "busybox") {
+        symlink("busybox", place("bin").join(applet))?;
+    }
+    let taken = verdict(root.path(), archive).context("with busybox alone")?;
+    println!("busybox alone: a verdict {:.1} s after unpacking began", taken.as_secs_f64());
     Ok(())
 }
 
