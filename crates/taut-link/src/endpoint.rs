@@ -46,6 +46,9 @@ pub enum UnixAddress {
 /// Port of `taut serve`, and of an endpoint that is a host alone.
 const SERVER_PORT: u16 = 9100;
 
+/// Kinds of endpoints that are written with two slashes.
+const KINDS: [&str; 7] = ["tcp", "udp", "l2cap", "rfcomm", "mqtt", "mqtts", "nats"];
+
 const FORMS: &str = "write tcp://HOST:PORT, udp://HOST:PORT, unix:PATH, unix-dgram:PATH (unix:@NAME for an abstract name), \
                      l2cap://ADDR/PSM, rfcomm://ADDR/CHANNEL, mqtt://HOST/TOPIC (mqtts:// with TLS) or nats://HOST/SUBJECT";
 
@@ -323,7 +326,15 @@ fn without_scheme(text: &str) -> Result<Endpoint> {
              `taut watch`, `taut trace` and `taut explain` tell what holds up a web server. For an endpoint",
         ));
     }
-    if scheme.is_none() && text.contains('/') {
+    if let Some(scheme) = scheme {
+        return Err(wrong(&format!(", since there is no {scheme}://")));
+    }
+    if let Some((kind, rest)) = text.split_once(':').filter(|(kind, _)| KINDS.contains(kind))
+        && let Some(rest) = rest.strip_prefix('/')
+    {
+        return Err(wrong(&format!("; with two slashes it would be {kind}://{rest}")));
+    }
+    if text.contains('/') {
         return Err(wrong(&format!("; a Unix socket would be unix:{text}")));
     }
     let is_host =
@@ -434,7 +445,9 @@ mod tests {
             ("https://example.org/", "taut watch"),
             ("/run/x.sock", "unix:/run/x.sock"),
             ("localhost:http", "`http` is no port"),
-            ("tpc://localhost:80", "is no endpoint"),
+            ("tpc://localhost:80", "there is no tpc://"),
+            ("tpc://localhost", "there is no tpc://"),
+            ("udp:/localhost:80", "it would be udp://localhost:80"),
             ("two words", "is no endpoint"),
             ("host:", "`` is no port"),
         ] {
