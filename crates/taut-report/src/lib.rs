@@ -69,7 +69,7 @@ pub use document::{Document, Error, ExplainedAgain};
 pub use explained::ExplainDocument;
 pub use explained_file::ExplainedFile;
 pub use explained_recorded::ExplainedTrace;
-pub use lines::within;
+pub use lines::{paragraph, within};
 pub use meshed::{MeshCheckDocument, MeshDocument};
 pub use sockets::{HeldTime, SocketRow, SocketsDocument, Suspicion};
 pub use traced::{TraceDocument, TraceFacts};

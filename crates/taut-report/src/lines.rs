@@ -87,6 +87,11 @@ pub(crate) fn fold(line: &str) -> Vec<String> {
     lines.iter().map(|line| cut(line)).collect()
 }
 
+/// A paragraph in lines that fit the terminal, whatever its own were, each after an indent.
+pub fn paragraph(indent: &str, text: &str) -> String {
+    wrap(indent, text).into_iter().flat_map(|line| [line, "\n".to_owned()]).collect()
+}
+
 /// Lines of at most [`width`] columns, broken at blanks.
 pub(crate) fn wrap(indent: &str, text: &str) -> Vec<String> {
     let mut lines = vec![indent.to_owned()];
@@ -135,6 +140,9 @@ mod tests {
             let widest = lines.iter().map(|line| line.chars().count()).max();
             assert!(widest.is_some_and(|widest| widest <= most && widest + 6 > most), "{columns:?}: {lines:#?}");
         }
+        let words = "word\nword ".repeat(5);
+        let folded = within(Some(40), || paragraph("  ", &words));
+        assert_eq!(folded, format!("  {}\n  word word word\n", ["word"; 7].join(" ")));
     }
 
     #[test]

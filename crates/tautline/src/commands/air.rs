@@ -221,21 +221,28 @@ fn tune(args: &TuneArgs) -> anyhow::Result<Code> {
 
 fn parameters(args: &ParametersArgs) -> anyhow::Result<Code> {
     let plan = scenario::plan(&args.file, &[], Duration::ZERO, 0)?;
-    let mut text = format!(
-        "Parameters of {}. Those of a side take `central.`, `peripheral.`, `sender.` or `receiver.` in front, or stand for both \
-         sides; values that differ are shown with a slash, the central's first.\n",
+    output::print(&output::fitted(|| listed(args, plan.scenario.values())))?;
+    Ok(Code::Ok)
+}
+
+/// The parameters with their values, those of a scenario.
+fn listed(args: &ParametersArgs, values: Vec<(&str, String)>) -> String {
+    let head = format!(
+        "Parameters of {}. Those of a side take `central.`, `peripheral.`, `sender.` or `receiver.` in front, or stand for \
+         both sides; values that differ are shown with a slash, the central's first.",
         args.file
     );
-    for (parameter, (name, value)) in taut_air::scenario::PARAMETERS.iter().zip(plan.scenario.values()) {
+    let mut text = taut_report::paragraph("", &head);
+    for (parameter, (name, value)) in taut_air::scenario::PARAMETERS.iter().zip(values) {
         let table = match parameter.scope {
             taut_air::scenario::Scope::Link => "link",
             taut_air::scenario::Scope::Medium => "medium",
             taut_air::scenario::Scope::Side => "side",
         };
-        text.push_str(&format!("\n{name} = {value}  ({table})\n    {}\n", parameter.help));
+        let help = taut_report::paragraph("    ", parameter.help);
+        text.push_str(&format!("\n{name} = {value}  ({table})\n{help}"));
     }
-    output::print(&text)?;
-    Ok(Code::Ok)
+    text
 }
 
 /// The files that a run writes while it goes on.

@@ -4,7 +4,7 @@ use anyhow::Context;
 use serde_json::json;
 use taut_link::clock;
 use taut_record::stats::{Distribution, Quantile};
-use taut_report::units;
+use taut_report::{paragraph, units};
 use taut_serve::{Mistake, Staged};
 
 use super::super::{sockets, trace};
@@ -64,17 +64,17 @@ impl Case {
     const fn mistake_in_words(self) -> &'static str {
         match self {
             Self::Nagle => {
-                "the client hands over each request with two writes, of 16 and 48 bytes, and waits
-for the answer. Nagle's algorithm holds the second one until the first is acknowledged, and the
-server's kernel delays that acknowledgement by about 40 ms. The cure: TCP_NODELAY, or one write."
+                "the client hands over each request with two writes, of 16 and 48 bytes, and waits for the answer. \
+                 Nagle's algorithm holds the second one until the first is acknowledged, and the server's kernel \
+                 delays that acknowledgement by about 40 ms. The cure: TCP_NODELAY, or one write."
             }
             Self::SlowReader => {
-                "the server reads 16 KiB every 50 ms, into a receive buffer of 16 KiB. The client
-would send 16 KiB every 5 ms. The cure: to read at once."
+                "the server reads 16 KiB every 50 ms, into a receive buffer of 16 KiB. The client would send 16 KiB \
+                 every 5 ms. The cure: to read at once."
             }
             Self::Cork => {
-                "the client sets TCP_CORK and never clears it, so with each request the kernel waits
-200 ms for more to send. The cure: to clear TCP_CORK at the end of each request."
+                "the client sets TCP_CORK and never clears it, so with each request the kernel waits 200 ms for more \
+                 to send. The cure: to clear TCP_CORK at the end of each request."
             }
         }
     }
@@ -97,11 +97,13 @@ const LOOK_PERIOD: Duration = Duration::from_millis(50);
 impl Args {
     fn head(&self, pid: u32, port: u16) -> String {
         let what = if self.cured { "a program without its mistake" } else { "a slow program" };
-        let mut text = format!("STAGED: {what}. Its client and server are in process {pid} and talk over loopback.\n");
+        let staged = format!("STAGED: {what}. Its client and server are in process {pid} and talk over loopback.");
+        let mut text = paragraph("", &staged);
         if !self.explain {
-            text.push_str(&format!(
-                "It runs for {}; Ctrl-C ends it. From another terminal, find out what holds the data:\n",
-                humantime::format_duration(self.time)
+            let time = humantime::format_duration(self.time);
+            text.push_str(&paragraph(
+                "",
+                &format!("It runs for {time}; Ctrl-C ends it. From another terminal, find out what holds the data:"),
             ));
             for line in lines(self.case, pid, port) {
                 text.push_str(&format!("  {line}\n"));
@@ -126,10 +128,10 @@ impl Args {
             other => format!(" --case {}", other.name()),
         };
         if self.cured {
-            return format!("What was staged: the program of `taut demo{case}`, without its mistake.\n");
+            return paragraph("", &format!("What was staged: the program of `taut demo{case}`, without its mistake."));
         }
-        let mistake = self.case.mistake_in_words();
-        format!("What was staged: {mistake}\nWithout it: taut demo{case} --cured --explain\n")
+        let mistake = paragraph("", &format!("What was staged: {}", self.case.mistake_in_words()));
+        format!("{mistake}Without it: taut demo{case} --cured --explain\n")
     }
 }
 
@@ -175,7 +177,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Code> {
         });
         output::print(&format!("{told}\n"))?;
     } else {
-        output::print(&args.head(pid, port))?;
+        output::print(&output::fitted(|| args.head(pid, port)))?;
     }
     let begin = clock::now();
     let end = begin + if args.explain { WARM_UP } else { args.time };
@@ -211,7 +213,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Code> {
         output::print(&format!("{told}\n"))?;
     } else {
         let mut text = if args.explain { String::new() } else { args.symptom(&times) };
-        text.push_str(&args.was_staged());
+        text.push_str(&output::fitted(|| args.was_staged()));
         output::print(&text)?;
     }
     Ok(if is_partial { Code::Interrupted } else { code })
