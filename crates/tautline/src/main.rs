@@ -28,6 +28,7 @@ mod run;
 mod scenario;
 mod times_limit;
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -78,12 +79,26 @@ fn main() -> ExitCode {
     if std::env::args_os().len() <= 1 {
         // As any usage error; but whoever types it wants to know what there is.
         let printed = output::print(&first_screen::text());
-        return printed.map_or_else(|error| exit::Code::of(&error).into(), |()| exit::Code::Usage.into());
+        return printed.map_or_else(|error| failed(&error, ""), |()| exit::Code::Usage.into());
     }
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(answer) => return told(&answer),
+    };
     let code = execute(cli);
     taut_link::bluetooth::restore_adapters();
     code
+}
+
+/// Prints a usage error, or the help that was asked for: a help that can't be written is no success.
+fn told(answer: &clap::Error) -> ExitCode {
+    match answer.print() {
+        Err(error) if !answer.use_stderr() && error.kind() != io::ErrorKind::BrokenPipe => {
+            anstream::eprintln!("taut: write to stdout: {error}");
+            exit::Code::Failed.into()
+        }
+        _ => u8::try_from(answer.exit_code()).map_or_else(|_| exit::Code::Usage.into(), ExitCode::from),
+    }
 }
 
 fn execute(cli: Cli) -> ExitCode {
@@ -118,16 +133,17 @@ fn execute(cli: Cli) -> ExitCode {
     };
     match outcome {
         Ok(code) => code.into(),
-        Err(error) => {
-            if !exit::is_broken_pipe(&error) {
-                let hint = if asks_a_server && exit::is_refused(&error) {
-                    " (the other side of a test is `taut serve`: does it run there?)"
-                } else {
-                    ""
-                };
-                anstream::eprintln!("taut: {}{hint}", output::message(&error));
-            }
-            exit::Code::of(&error).into()
+        Err(error) if asks_a_server && exit::is_refused(&error) => {
+            failed(&error, " (the other side of a test is `taut serve`: does it run there?)")
         }
+        Err(error) => failed(&error, ""),
     }
+}
+
+/// Says what went wrong, and what might help.
+fn failed(error: &anyhow::Error, hint: &str) -> ExitCode {
+    if !exit::is_broken_pipe(error) {
+        anstream::eprintln!("taut: {}{hint}", output::message(error));
+    }
+    exit::Code::of(error).into()
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use support::{Serve, parse, run, run_json, taut, text};
+use support::{Serve, parse, run, run_json, taut, text, words};
 
 fn stdout(line: &str) -> String {
     let output = run(line);
@@ -187,6 +187,18 @@ fn no_colour_without_a_terminal_and_a_closed_pipe_is_no_error() {
         .status()
         .unwrap();
     assert!(status.success());
+}
+
+/// Also the help: who keeps it in a file wants to know that it is not there.
+#[test]
+fn what_cannot_be_written_is_a_failure() {
+    for line in ["", "--help", "echo --help", "--version", "doctor", "air parameters", "generate schema"] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = taut().args(words(line)).stdout(full).output().unwrap();
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "taut {line}: {error}");
+        assert!(error.starts_with("taut: write to stdout: No space left"), "taut {line}: {error}");
+    }
 }
 
 #[test]

@@ -118,8 +118,16 @@ fn tables_fit_a_terminal_of_80_columns() {
         "connections --connections 300 --active 1,10 --engines poll,epoll,glibc-aio --time 5ms --timeout 500ms"
             .to_owned(),
         format!("check {gate}"),
+        "air run --time 1s".to_owned(),
+        "air tune --time 1s".to_owned(),
+        "air parameters".to_owned(),
+        "doctor".to_owned(),
+        "demo --explain".to_owned(),
+        "demo --case cork --explain".to_owned(),
+        "watch --once".to_owned(),
     ];
     let mut slow = taut().args(["demo", "--for", "10m"]).stdout(Stdio::null()).spawn().unwrap();
+    lines.push(format!("sockets --pid {}", slow.id()));
     if may_trace("tables_fit_a_terminal_of_80_columns") {
         lines.push(format!("trace --pid {} --for 2s", slow.id()));
         lines.push(format!("trace --pid {} --for 2s --full", slow.id()));
