@@ -111,14 +111,22 @@ pub(super) fn changes(rows: &[&AirChangeRow]) -> Sheet {
     // What gave nothing is in the recording; here it would bury what did.
     let told = rows.iter().filter(|row| row.kept || row.throughput_bps > row.before_bps * LEAST_TOLD);
     let others = rows.len() - told.clone().count();
+    let mut notes = Vec::new();
+    if told.clone().any(|row| !row.kept) {
+        let kept = "What gave most was kept (see apply), and the next changes were tried on top of it.";
+        notes.push(Note::toned(kept, Tone::Faint));
+    }
+    if others > 0 {
+        let count = units::count(others as u64);
+        let text = format!("Also tried, with less than 2 % more or something less: {count}.");
+        notes.push(Note::toned(text, Tone::Faint));
+    }
     let lines = told.map(|row| {
         let gain = row.throughput_bps / row.before_bps.max(1.0);
         let (verdict, tone) = match (row.kept, gain) {
             (true, gain) if gain >= 2.0 => (format!("{} times as much", units::number(gain)), Tone::Good),
             (true, gain) => (format!("{} more", units::share(gain - 1.0)), Tone::Good),
-            (false, gain) if gain > 1.0 => {
-                (format!("{} more, another one gave most", units::share(gain - 1.0)), Tone::Faint)
-            }
+            (false, gain) if gain > 1.0 => (format!("{} more", units::share(gain - 1.0)), Tone::Faint),
             (false, gain) if gain < 1.0 => (format!("{} less", units::share(1.0 - gain)), Tone::Bad),
             (false, _) => ("no difference".to_owned(), Tone::Faint),
         };
@@ -144,14 +152,7 @@ pub(super) fn changes(rows: &[&AirChangeRow]) -> Sheet {
         context: rows.first().map_or_else(String::new, |row| row.scenario.clone()),
         columns,
         lines,
-        notes: if others > 0 {
-            vec![Note::toned(
-                format!("Also tried, with less than 2 % more or something less: {}.", units::count(others as u64)),
-                Tone::Faint,
-            )]
-        } else {
-            Vec::new()
-        },
+        notes,
         about: about.collect(),
         ..Sheet::default()
     }
