@@ -171,3 +171,17 @@ fn the_recording_is_what_the_commands_print() {
     assert_eq!(words(&then), words(&now), "TAUT_RECORD=1 records it again:\n{}\n\n{}", then.join("\n"), now.join("\n"));
     assert!(now.iter().any(|line| line.contains("PROVEN")), "{now:#?}");
 }
+
+/// In a terminal, or read aloud, README has no picture: what that shows stands there in five lines, too.
+#[test]
+fn what_the_readme_shows_in_words_is_in_the_recording() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let lines = drawn(&fs::read_to_string(root.join("docs/recording.svg")).unwrap());
+    let readme = fs::read_to_string(root.join("README.md")).unwrap();
+    let shown = readme.split_once("```text\n").and_then(|(_, rest)| rest.split_once("```")).unwrap().0;
+    assert_eq!(shown.lines().count(), 5, "{shown}");
+    let mut recorded = lines.iter();
+    for line in shown.lines() {
+        assert!(recorded.any(|recorded| recorded.starts_with(line)), "not in docs/recording.svg, or not there: {line}");
+    }
+}
