@@ -31,9 +31,9 @@ pub(crate) struct Args {
     twice: bool,
 }
 
-/// Builds, packs and tries an archive, a Debian package and a container image for each machine, with a bill of
-/// materials, and the packages of libtautaio and of the kernel module for this one. They and `SHA256SUMS` are in
-/// `target/archives`.
+/// Builds, packs and tries an archive, Debian packages of the program and of libtautaio and a container image for each
+/// machine, with a bill of materials; and with this machine's the package of the kernel module. They and `SHA256SUMS`
+/// are in `target/archives`.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if std::env::consts::ARCH != "x86_64" {
         bail!("the archives are built on x86_64, where Debian has the compilers for both machines");
@@ -50,6 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut archives = Vec::new();
     for machine in machines {
         ensure_target(machine.triple())?;
+        ensure_target(machine.gnu())?;
         let made = make(machine, &target, &directory)?;
         if args.twice {
             let again = directory.join("again");
@@ -63,13 +64,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         let packages: Vec<PathBuf> =
             made.iter().filter(|file| file.extension().is_some_and(|kind| kind == "deb")).cloned().collect();
         roots::lintian(&packages)?;
-        let [archive, package, image, _bill, native @ ..] = &made[..] else { bail!("too few were packed") };
+        let [archive, package, image, _bill, library, module @ ..] = &made[..] else { bail!("too few were packed") };
         trial::run(machine, archive)?;
         trial::installed_by_cargo(machine, &target)?;
         installed::program(machine, package)?;
         image::try_out(machine, image)?;
-        if let [library, module] = native {
-            installed::library(machine, library)?;
+        installed::library(machine, library)?;
+        if let [module] = module {
             installed::module(module)?;
             roots::run(archive, &[package.as_path(), library.as_path()])?;
         }
@@ -84,7 +85,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The archive, the package of the program, its image and its bill of materials, and the packages of the library and of
+/// The archive, the package of the program, its image and its bill of materials, the package of the library, and that of
 /// the kernel module if this machine is meant.
 fn make(machine: Machine, target: &Path, directory: &Path) -> Result<Vec<PathBuf>> {
     let program = build(machine, "tautline", machine.triple(), target, &[])?.join("taut");
@@ -96,10 +97,11 @@ fn make(machine: Machine, target: &Path, directory: &Path) -> Result<Vec<PathBuf
         image::pack(machine, &unpacked, directory, time)?,
         bill::write(machine, "tautline", directory)?,
     ];
-    if let Some(triple) = machine.native() {
-        let soname = format!("-Clink-arg=-Wl,-soname,{}", deb::LIBRARY);
-        let library = build(machine, "tautaio", triple, target, &[soname])?.join("libtautaio.so");
-        made.push(deb::library(machine, &library, directory, time)?);
+    let soname = format!("-Clink-arg=-Wl,-soname,{}", deb::LIBRARY);
+    let library = build(machine, "tautaio", machine.gnu(), target, &[soname])?.join("libtautaio.so");
+    made.push(deb::library(machine, &library, directory, time)?);
+    // It is for all machines: one is enough, and it is tried on this one.
+    if machine.emulator().is_none() {
         made.push(deb::module(directory, time)?);
     }
     Ok(made)

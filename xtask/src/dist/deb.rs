@@ -80,14 +80,14 @@ pub(super) fn program(machine: Machine, unpacked: &Path, directory: &Path, time:
     package.finish(directory)
 }
 
-/// Packs the library that was built for this machine's C library.
+/// Packs the library that was built for Debian's C library.
 pub(super) fn library(machine: Machine, library: &Path, directory: &Path, time: u64) -> Result<PathBuf> {
     let tree = tempfile::tempdir_in(directory)?;
     let package = Package {
         name: "libtautaio",
         architecture: machine.debian(),
         section: "libs",
-        depends: format!("libc6 (>= {}), libgcc-s1", newest_symbol(library)?),
+        depends: format!("libc6 (>= {}), libgcc-s1", newest_symbol(machine, library)?),
         description: (
             "POSIX asynchronous I/O that serves sockets",
             " It implements aio.h on io_uring, or on epoll where io_uring is refused: to\n link, or to preload under \
@@ -176,8 +176,8 @@ pub(super) fn archive(name: &str, architecture: &str) -> String {
 }
 
 /// The newest version of the C library that one of the symbols takes.
-fn newest_symbol(library: &Path) -> Result<String> {
-    let symbols = shell::output(Command::new("objdump").arg("-T").arg(library))?;
+fn newest_symbol(machine: Machine, library: &Path) -> Result<String> {
+    let symbols = shell::output(machine.tool("objdump").arg("-T").arg(library))?;
     let versions = symbols.split("GLIBC_").skip(1).filter_map(|rest| {
         let version = rest.split([')', ' ']).next()?;
         version.split('.').map(|part| part.parse().ok()).collect::<Option<Vec<u32>>>()

@@ -62,10 +62,12 @@ pub(super) fn library(machine: Machine, package: &Path) -> Result<()> {
         let flags = flags(root, &libraries.join("pkgconfig"))?;
         let work = tempfile::tempdir()?;
         let server = work.path().join("echo");
-        let mut compiler = Command::new("cc");
+        let mut compiler = machine.tool("gcc");
         compiler.arg(shell::root().join("examples/aio/echo_waitcomplete.c"));
         shell::run(compiler.args(flags.split_whitespace()).arg("-o").arg(&server))?;
-        echoes(Command::new(server).env("LD_LIBRARY_PATH", libraries))
+        let mut server = machine.runner(&server);
+        // An emulator finds the C library where that of the compiler is.
+        echoes(server.env("LD_LIBRARY_PATH", libraries).env("QEMU_LD_PREFIX", "/usr/aarch64-linux-gnu"))
     })
 }
 

@@ -49,9 +49,20 @@ impl Machine {
         }
     }
 
-    /// Where libraries for its own C library are built; none if it isn't this machine.
-    pub(super) fn native(self) -> Option<&'static str> {
-        (self.emulator().is_none() && matches!(self, Self::X86)).then_some("x86_64-unknown-linux-gnu")
+    /// Where libraries for Debian's C library are built.
+    pub(super) const fn gnu(self) -> &'static str {
+        match self {
+            Self::X86 => "x86_64-unknown-linux-gnu",
+            Self::Arm => "aarch64-unknown-linux-gnu",
+        }
+    }
+
+    /// A compiler for it, or a tool that comes with one, by its name on this machine.
+    pub(super) fn tool(self, name: &str) -> Command {
+        match self {
+            Self::X86 => Command::new(name),
+            Self::Arm => Command::new(format!("aarch64-linux-gnu-{name}")),
+        }
     }
 
     pub(super) const fn packages(self) -> &'static [&'static Package] {
@@ -68,6 +79,7 @@ impl Machine {
             Self::Arm => &[
                 ("CC_aarch64_unknown_linux_musl", "aarch64-linux-gnu-gcc"),
                 ("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER", "aarch64-linux-gnu-gcc"),
+                ("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc"),
             ],
         }
     }
