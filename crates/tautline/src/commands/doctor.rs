@@ -66,11 +66,17 @@ fn live_traces() -> CheckRow {
 /// Options that sock_diag(7) does not list are read from a descriptor of the other process (pidfd_getfd(2)).
 fn sockets_of_others() -> CheckRow {
     let hidden = Owners::read(None).hidden;
+    let processes = if hidden == 1 { "1 process" } else { &format!("{hidden} processes") };
+    let remedy = if rustix::process::geteuid().is_root() {
+        "root sees all but what a security module, a namespace or a container keeps from it"
+    } else {
+        "run as root, or setcap cap_sys_ptrace,cap_dac_read_search+ep on taut"
+    };
     CheckRow {
         what: "sockets of other users".to_owned(),
         works: hidden == 0,
         needed_for: "taut watch, taut sockets: whose they are, TCP_NODELAY, TCP_CORK".to_owned(),
-        found: if hidden == 0 { "seen".to_owned() } else { format!("those of {hidden} processes are hidden") },
-        remedy: (hidden > 0).then(|| "run as root, or setcap cap_sys_ptrace,cap_dac_read_search+ep on taut".to_owned()),
+        found: if hidden == 0 { "seen".to_owned() } else { format!("those of {processes} are hidden") },
+        remedy: (hidden > 0).then(|| remedy.to_owned()),
     }
 }
