@@ -324,7 +324,7 @@ fn without_an_adapter_doctor_says_so_and_ends_with_4() {
 fn names_of_the_field_and_hosts_alone_are_understood() {
     let server = Serve::start("tcp://127.0.0.1:0");
     let address = server.socket_address(0).to_string();
-    for line in ["ping --count 200", "echo --count 200 --deadline 1ms"] {
+    for line in ["ping --count 200", "echo --count 200 --deadline 1ms", "echo --count 200 --peer-ack quickack"] {
         let output = run(&format!("{line} {address}"));
         assert!(output.status.success(), "{line}: {}", text(&output.stderr));
         assert!(text(&output.stdout).contains(&format!("tcp://{address}")), "{line}");

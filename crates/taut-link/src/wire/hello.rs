@@ -171,7 +171,8 @@ impl FromStr for AckPolicy {
     fn from_str(text: &str) -> Result<Self, Error> {
         match text {
             "system" => Ok(Self::System),
-            "prompt" => Ok(Self::Prompt),
+            // The second is what Linux calls it (TCP_QUICKACK).
+            "prompt" | "quickack" => Ok(Self::Prompt),
             "delayed" => Ok(Self::Delayed),
             _ => text
                 .strip_prefix("us=")

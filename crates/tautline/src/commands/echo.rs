@@ -24,8 +24,9 @@ use crate::{findings, input, scenario};
 /// Round-trip latency; several endpoints are measured in turn and compared
 ///
 /// Without --rate each message waits for the reply before (closed loop). With --rate messages leave on an absolute
-/// schedule, whatever comes back (open loop): then response times count from the intended sending, and a stalled peer
-/// shows. Round trips are round trips, never halved. A lost message is later than every time, in each percentile too.
+/// schedule, whatever comes back (open loop): then response times count from the intended sending, so a stalled peer
+/// shows (no coordinated omission). Round trips are round trips, never halved. A lost message is later than every time,
+/// in each percentile too.
 ///
 /// On one host a round trip takes as long as waking up the other end, which depends on whether that has a processor of
 /// its own. So both ends are placed, first on one processor and then on two, in rows that are held against their like

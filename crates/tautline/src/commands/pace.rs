@@ -23,8 +23,8 @@ use crate::{findings, input};
 /// Periodic sending: does each message leave and arrive on time, and if not, who held it?
 ///
 /// Sends on an absolute schedule and tells of each message when it was intended, sent, left the host (from the kernel's
-/// timestamps), was acknowledged and arrived. A plain Linux reader acknowledges at once and so hides Nagle's algorithm:
-/// --peer-ack and --emulate-delack choose other receivers.
+/// timestamps), was acknowledged and arrived, and how the gaps between arrivals vary (jitter). A plain Linux reader
+/// acknowledges at once and so hides Nagle's algorithm: --peer-ack and --emulate-delack choose other receivers.
 ///
 /// A receiver on this host has two rows: both ends on one processor, and each on one of its own.
 /// They share --time, half of it each.
