@@ -89,6 +89,20 @@ pub(crate) fn out_file_anywhere() -> impl TypedValueParser<Value = PathBuf> {
     })
 }
 
+/// Parses the name of a directory for files, which has to be there: also that is not to be found out at the end.
+pub(crate) fn out_directory() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().try_map(|name| {
+        let path = PathBuf::from(name);
+        if !path.is_dir() {
+            return Err(format!("there is no directory {}", shown(&path)));
+        }
+        match rustix::fs::access(&path, Access::WRITE_OK | Access::EXEC_OK) {
+            Ok(()) => Ok(path),
+            Err(error) => Err(format!("{} can't be written to: {error}", shown(&path))),
+        }
+    })
+}
+
 const NO_STDOUT: &str = "stdout has the results as text or JSON: name a file";
 
 fn may_write(path: PathBuf) -> Result<PathBuf, String> {

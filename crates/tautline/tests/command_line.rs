@@ -130,6 +130,7 @@ fn every_wrong_line_is_a_usage_error_that_says_what_to_write() {
         ("serve --stall 2s/1s", "always stand still"),
         ("tune tcp://127.0.0.1:9 --workload write-write-read --split 4096", "shorter"),
         ("tune tcp://127.0.0.1:9 --rounds 4", "can't tell a gain from noise"),
+        ("air run --btsnoop /nowhere", "there is no directory /nowhere"),
         ("explain", "FILE"),
         ("sockets --pid 0", "no number of a process"),
         ("sockets --port 65536", "65535"),

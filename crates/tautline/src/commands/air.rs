@@ -66,7 +66,7 @@ struct RunArgs {
     #[arg(long, value_name = "FILE", value_parser = output::out_file())]
     pcapng: Option<PathBuf>,
     /// Write the HCI packets of both hosts to central.btsnoop and peripheral.btsnoop there, for Wireshark and btmon
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = output::out_directory())]
     btsnoop: Option<PathBuf>,
     /// Write the timeline of every SDU and PDU for ui.perfetto.dev
     #[arg(long, value_name = "FILE", value_parser = output::out_file())]

@@ -50,7 +50,7 @@ pub(crate) struct AttachArgs {
     #[arg(long, value_name = "FILE", value_parser = output::out_file())]
     pcapng: Option<PathBuf>,
     /// Write the HCI packets of both sides to central.btsnoop and peripheral.btsnoop there, for Wireshark and btmon
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = output::out_directory())]
     btsnoop: Option<PathBuf>,
     /// Switch the adapters on, for programs that don't do it (l2test, l2cat): peripherals also
     /// advertise and can be connected to
