@@ -8,10 +8,10 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use agent_support::{Fleet, Raw, assert_alone, children, command_of, pairs, reasons, wait_for};
+use agent_support::{Fleet, Raw, assert_alone, command_of, pairs, reasons, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use support::{long, parse, taut, text};
+use support::{children, long, parse, taut, text};
 
 const ALL: &[&str] = &["--allow", "echo,pace,stream"];
 

@@ -18,6 +18,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use support::ssh::{Keys, SERVER};
 use support::{free_port, has, is_root, skip, wait_for_tcp};
 use tempfile::TempDir;
 use trace_support::{Traced, may_trace};
@@ -238,34 +239,17 @@ fn postgresql() {
 
 #[test]
 fn ssh() {
-    if !can_run("ssh", &["ssh", "ssh-keygen"]) {
+    if !may_trace("ssh") {
         return;
     }
-    if !is_root() || !Path::new("/usr/sbin/sshd").exists() {
-        return skip("ssh", "takes root and openssh-server");
-    }
-    let (directory, port) = (tempfile::tempdir().unwrap(), free_port());
-    let at = |name: &str| directory.path().join(name).display().to_string();
-    for key in ["host", "user"] {
-        run("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", &at(key)]);
-    }
-    fs::copy(at("user.pub"), at("allowed")).unwrap();
-    let settings = format!(
-        "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nStrictModes no\n\
-         UsePAM no\nPermitRootLogin prohibit-password\n",
-        at("host"),
-        at("allowed")
-    );
-    fs::write(at("sshd_config"), settings).unwrap();
-    fs::create_dir_all("/run/sshd").unwrap();
-    let mut server = Server::start("/usr/sbin/sshd", &["-D", "-f", &at("sshd_config")], port);
-    let mut document = server.traced(|port| {
-        let options = ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "BatchMode=yes"];
-        let mut arguments: Vec<String> =
-            options.iter().flat_map(|option| ["-o".to_owned(), (*option).to_owned()]).collect();
-        arguments.extend(["-i".to_owned(), at("user"), "-p".to_owned(), port.to_string(), "root@127.0.0.1".to_owned()]);
-        arguments.push("for i in 1 2 3 4 5 6 7 8 9 10; do head -c 20000 /dev/zero; sleep 0.05; done".to_owned());
-        run("ssh", &arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let Some(keys) = Keys::new("ssh", &["127.0.0.1"]) else { return };
+    let arguments = keys.arguments();
+    let mut server = Server::start(SERVER, &arguments.each_ref().map(String::as_str), keys.port);
+    let mut document = server.traced(|_| {
+        let script = "for i in 1 2 3 4 5 6 7 8 9 10; do head -c 20000 /dev/zero; sleep 0.05; done";
+        let options = keys.options();
+        let words = options.iter().map(String::as_str).chain(["127.0.0.1", script]);
+        run("ssh", &words.collect::<Vec<_>>());
     });
     // sshd sets TCP_NODELAY when the session begins, and what it writes while keys are exchanged may be held. The
     // session takes half a second at least.

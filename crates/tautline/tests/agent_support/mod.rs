@@ -210,18 +210,6 @@ pub(crate) fn reasons(document: &Value, work: usize) -> BTreeSet<String> {
     failed.map(|pair| pair["reached"]["why"].as_str().unwrap().to_owned()).collect()
 }
 
-/// By each process's own word. The kernel's lists by thread miss children whose thread ends while they are read, and
-/// those of an agent's runtime end whenever they are idle.
-pub(crate) fn children(parent: u32) -> Vec<u32> {
-    let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let parent_of = |pid: &u32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // After the name, which may contain anything, come the state and the parent.
-        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse::<u32>().ok()
-    };
-    pids.filter(|pid| parent_of(pid) == Some(parent)).collect()
-}
-
 pub(crate) fn command_of(pid: u32) -> String {
     text(&fs::read(Path::new("/proc").join(pid.to_string()).join("cmdline")).unwrap_or_default())
 }

@@ -4,6 +4,7 @@
 pub(crate) mod brokers;
 pub(crate) mod piped;
 pub(crate) mod relay;
+pub(crate) mod ssh;
 pub(crate) mod terminal;
 
 use std::io::{BufRead, BufReader, Write};
@@ -197,6 +198,19 @@ pub(crate) fn has(program: &str) -> bool {
 
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+/// What a process has started, by each process's own word. The kernel's lists by thread miss children whose thread ends
+/// while they are read, and those of an agent's runtime end whenever they are idle.
+pub(crate) fn children(parent: u32) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
+    let parent_of = |pid: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // After the name, which may contain anything, come the state and the parent.
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse::<u32>().ok()
+    };
+    pids.filter(|pid| parent_of(pid) == Some(parent)).collect()
 }
 
 /// Notes loudly that a test can't run here.
