@@ -164,6 +164,37 @@ fn what_does_not_fit_while_the_broker_is_away_is_dropped_and_counted() {
     assert_eq!(read.lines, expected, "{said}");
 }
 
+/// A broker of MQTT 3.1.1 can't say that it takes none so long: it closes the connection, and would get the message
+/// again with each one that is made anew.
+#[test]
+fn a_message_at_which_the_broker_closes_is_given_up_and_the_others_go_on() {
+    let test = "a_message_at_which_the_broker_closes_is_given_up_and_the_others_go_on";
+    let Some(broker) = Broker::mosquitto(test, |_| format!("{QUICK}\nmax_packet_size 2000")) else { return };
+    for qos in [1, 2] {
+        let address = format!("mqtt://127.0.0.1:{}/{qos}?qos={qos}", broker.port);
+        let reader = Pipe::reader(&address);
+        let mut writer = Pipe::writer(&address);
+        writer.write(0..50);
+        reader.wait_for_lines(50);
+        let long = format!("{}\n", "x".repeat(3000));
+        writer.stdin.as_mut().unwrap().write_all(long.as_bytes()).unwrap();
+        writer.write(50..100);
+        writer.wait_for("closes the connection at message 51 (3000 bytes) each time and takes others");
+        reader.wait_for_lines(100);
+        let (wrote, read) = (writer.finish(), reader.stop());
+        let said = format!("{}\n{}", wrote.said, read.said);
+        assert_eq!((wrote.written("sent"), wrote.written("confirmed_by_broker")), (101, 100), "{said}");
+        assert_eq!((wrote.written("dropped_here"), wrote.reader("missing")), (0, 1), "{said}");
+        assert_eq!((read.heard("read"), read.heard("missing"), read.heard("twice")), (100, 1, 0), "{said}");
+        let mut lines: Vec<u64> = read.lines.iter().map(|line| line.parse().unwrap()).collect();
+        lines.sort_unstable();
+        assert_eq!(lines, (0..100).collect::<Vec<u64>>(), "{said}");
+        // The broker has not acknowledged it, so it dropped nothing.
+        assert!(wrote.causes().is_empty() && read.causes().is_empty(), "{said}");
+        assert_eq!((wrote.code, read.code), (Some(1), Some(1)), "{said}");
+    }
+}
+
 #[test]
 fn a_session_that_is_taken_over_is_told_and_not_taken_back_for_ever() {
     let test = "a_session_that_is_taken_over_is_told_and_not_taken_back_for_ever";

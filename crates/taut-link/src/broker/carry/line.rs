@@ -269,7 +269,10 @@ impl Carrier {
         let why = client.failure().unwrap_or(why).to_owned();
         // Numbers go on behind those that the broker may still have.
         self.next_number = client.next_ticket().unwrap_or(self.next_number);
-        self.writer.iter_mut().for_each(Writer::lose_connection);
+        if let Some((number, bytes)) = self.writer.as_mut().and_then(Writer::lose_connection) {
+            let why = format!("the broker closes the connection at message {number} ({bytes} bytes) each time");
+            self.notes.push_back(format!("{}: {why} and takes others: that message is lost", self.endpoint));
+        }
         self.reader.iter_mut().for_each(Reader::lose_connection);
         match client.ending() {
             Ending::TakenOver => return self.be_taken_over(),

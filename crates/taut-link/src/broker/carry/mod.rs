@@ -6,8 +6,8 @@
 //! - [`BrokerAccount`]: what a carrier knows of its messages.
 //!
 //! `carrier` (what is done with it), `line` (its connection) > `wire` (socket and TLS), `writer`, `reader` (who keeps
-//! what, without I/O) > `ledger` (numbers that came and that did not), `envelope` (what stands with a message),
-//! `receipt` (what reader and writer tell each other), `account`.
+//! what, without I/O) > `ledger` (numbers that came and that did not), `suspicion` (messages at which connections
+//! break), `envelope` (what stands with a message), `receipt` (what reader and writer tell each other), `account`.
 
 mod account;
 mod carrier;
@@ -17,6 +17,7 @@ mod line;
 mod reader;
 mod receipt;
 mod settings;
+mod suspicion;
 #[cfg(test)]
 mod tests;
 mod wire;

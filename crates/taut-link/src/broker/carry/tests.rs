@@ -191,7 +191,8 @@ proptest! {
         distinct.dedup();
         prop_assert_eq!(distinct.len(), world.read.len(), "nothing is given on twice");
         prop_assert_eq!((written.sent, heard.read), (sent, world.read.len() as u64));
-        prop_assert_eq!(written.confirmed_by_broker, Some(sent - written.dropped_here));
+        let confirmed = sent - written.dropped_here - world.writer.given_up();
+        prop_assert_eq!(written.confirmed_by_broker, Some(confirmed));
         prop_assert_eq!(written.readers.len(), 1);
         let told = &written.readers[0];
         prop_assert_eq!((told.read, told.twice, told.out_of_order), (heard.read, heard.twice, heard.out_of_order));
@@ -201,6 +202,61 @@ proptest! {
         prop_assert_eq!((told.unanswered, heard.dropped_there), (0, dropped_there));
         let answer = world.writer.answer();
         prop_assert_eq!(answer, if told.missing == 0 { Answer::Whole } else { Answer::Told });
+    }
+}
+
+/// A broker that acknowledges what comes, and closes the connection instead where it is told to. The messages that it
+/// acknowledged, how often it closed, and what the writer gave up.
+fn closing(messages: u64, mut closes: impl FnMut(&[u8]) -> bool) -> (Vec<String>, u32, Vec<(u64, usize)>) {
+    let run = Run { writer: 1, epoch: 2 };
+    let mut writer = Writer::new("t".to_owned(), "t/sent".to_owned(), run, 100).with(true, true);
+    let mut broker = Taker { has_tags: true, ..Taker::default() };
+    (1..=messages).for_each(|number| writer.take(number.to_string().as_bytes()));
+    let (mut taken, mut breaks, mut given_up) = (Vec::new(), 0, Vec::new());
+    while !writer.is_done() {
+        writer.pump(&mut broker).unwrap();
+        while let (Some(message), Some(ticket)) = (broker.posted.pop_front(), broker.tickets.pop_front()) {
+            if closes(message.payload()) {
+                (broker.posted, broker.tickets) = (VecDeque::new(), VecDeque::new());
+                breaks += 1;
+                given_up.extend(writer.lose_connection());
+                assert!(breaks < 50, "{writer:?}");
+                break;
+            }
+            taken.push(String::from_utf8_lossy(message.payload()).into_owned());
+            writer.confirm(ticket);
+        }
+    }
+    (taken, breaks, given_up)
+}
+
+fn numbers(of: impl Iterator<Item = u64>) -> Vec<String> {
+    of.map(|number| number.to_string()).collect()
+}
+
+#[test]
+fn a_message_at_which_the_broker_closes_each_time_is_given_up_and_no_other() {
+    let (taken, breaks, given_up) = closing(40, |payload| payload == b"7");
+    assert_eq!((taken, given_up), (numbers((1..=40).filter(|number| *number != 7)), vec![(7, 1)]));
+    // Two with others, three alone, and one after another message has passed.
+    assert_eq!(breaks, 6);
+    // Two of them in a row.
+    let (taken, breaks, given_up) = closing(40, |payload| [&b"7"[..], b"8"].contains(&payload));
+    assert_eq!((taken, given_up), (numbers((1..=40).filter(|number| ![7, 8].contains(number))), vec![(7, 1), (8, 1)]));
+    assert_eq!(breaks, 8);
+}
+
+#[test]
+fn connections_that_break_whatever_is_sent_give_nothing_up() {
+    for bad in 1..=30 {
+        let mut left = bad;
+        let (mut taken, breaks, given_up) = closing(40, |_| {
+            let closes = left > 0;
+            left -= u32::from(closes);
+            closes
+        });
+        taken.sort_by_key(|number| number.parse::<u64>().unwrap());
+        assert_eq!((taken, breaks, given_up), (numbers(1..=40), bad, Vec::new()));
     }
 }
 

@@ -7,12 +7,9 @@ use taut_time::{Duration, Instant};
 use super::account::{ReaderAccount, WrittenAccount};
 use super::envelope::{Run, Stamp};
 use super::receipt::{self, Receipt, ReceiptOf, Tally};
+use super::suspicion::{Suspicion, Verdict};
 use crate::broker::client::{Client, Letter, Posted};
 
-/// Messages that are given to a broker before it has acknowledged the first of them; it may want fewer. Mosquitto
-/// closes a connection of MQTT 3.1.1 at more than 20 with QoS 2 (`max_inflight_messages`), of which that protocol says
-/// nothing.
-const MOST_UNDER_WAY: usize = 16;
 /// Bytes that wait for the broker's socket before more messages are made bytes.
 pub(super) const MOST_OUTPUT: usize = 256 << 10;
 /// How often readers are told how far the writer is, and how long after their last word.
@@ -52,6 +49,9 @@ pub(super) struct Writer {
     /// Those that were under way when a connection broke, in their order.
     again: VecDeque<Numbered>,
     under_way: VecDeque<(u16, Numbered)>,
+    /// Those that wait until the broker has taken another one, since connections broke at them.
+    aside: VecDeque<Numbered>,
+    suspicion: Suspicion,
     /// Those that the broker will not acknowledge and that its socket has not taken yet, by where each ends among all
     /// bytes of the connection.
     unwritten: VecDeque<(u64, Numbered)>,
@@ -99,6 +99,8 @@ impl Writer {
             waiting: VecDeque::new(),
             again: VecDeque::new(),
             under_way: VecDeque::new(),
+            aside: VecDeque::new(),
+            suspicion: Suspicion::default(),
             unwritten: VecDeque::new(),
             written: 0,
             number: 0,
@@ -148,13 +150,14 @@ impl Writer {
 
     /// Whether all that was taken is with the broker, and acknowledged where it does that.
     pub(super) fn is_done(&self) -> bool {
-        let is_given = self.waiting.is_empty() && self.again.is_empty();
+        let is_given = self.waiting.is_empty() && self.again.is_empty() && self.aside.is_empty();
         is_given && self.under_way.is_empty() && self.unwritten.is_empty()
     }
 
     /// How much the broker and the readers have taken: it grows as long as there is progress.
     pub(super) fn taken(&self) -> u64 {
-        let left = self.waiting.len() + self.again.len() + self.under_way.len() + self.unwritten.len();
+        let given = self.again.len() + self.under_way.len() + self.unwritten.len() + self.aside.len();
+        let left = self.waiting.len() + given;
         let read = |starts: &BTreeMap<u64, Start>| sum_of(starts, |told| told.read);
         let read = self.readers.values().map(read).fold(0, u64::saturating_add);
         self.sent.saturating_sub(left as u64).saturating_add(read)
@@ -170,8 +173,12 @@ impl Writer {
     /// goes again with the next one.
     pub(super) fn pump(&mut self, client: &mut dyn Client) -> Result<(), String> {
         let mut result = Ok(());
-        while client.failure().is_none() && client.output().len() < MOST_OUTPUT && self.under_way.len() < MOST_UNDER_WAY
-        {
+        if self.waiting.is_empty() && self.again.is_empty() && self.under_way.is_empty() {
+            // There is no other one to go first.
+            self.put_back();
+        }
+        let most = self.suspicion.most_under_way();
+        while client.failure().is_none() && client.output().len() < MOST_OUTPUT && self.under_way.len() < most {
             let (is_again, next) = match (self.again.pop_front(), self.waiting.pop_front()) {
                 (Some(numbered), waiting) => {
                     waiting.into_iter().for_each(|payload| self.waiting.push_front(payload));
@@ -227,18 +234,42 @@ impl Writer {
 
     /// The broker has acknowledged the message of a ticket.
     pub(super) fn confirm(&mut self, ticket: u16) {
-        if let Some(index) = self.under_way.iter().position(|(under_way, _)| *under_way == ticket) {
-            self.under_way.remove(index);
-            self.confirmed += 1;
-        }
+        let index = self.under_way.iter().position(|(under_way, _)| *under_way == ticket);
+        let Some((_, confirmed)) = index.and_then(|index| self.under_way.remove(index)) else { return };
+        self.confirmed += 1;
+        self.suspicion.confirmed(confirmed.number);
+        self.suspicion.put_on_trial(self.aside.iter().map(|numbered| numbered.number));
+        self.put_back();
     }
 
-    /// The connection broke: what was under way goes again.
-    pub(super) fn lose_connection(&mut self) {
+    /// What is aside goes again, in front of what came after it.
+    fn put_back(&mut self) {
+        self.again = self.aside.drain(..).chain(self.again.drain(..)).collect();
+    }
+
+    /// The connection broke: what was under way goes again. Gives the number and the length of a message that does not,
+    /// as the broker closes the connection at it each time.
+    pub(super) fn lose_connection(&mut self) -> Option<(u64, usize)> {
+        let numbers: Vec<u64> = self.under_way.iter().map(|(_, numbered)| numbered.number).collect();
         let under_way = self.under_way.drain(..).map(|(_, numbered)| numbered);
         let unwritten = self.unwritten.drain(..).map(|(_, numbered)| numbered);
         self.again = under_way.chain(unwritten).chain(self.again.drain(..)).collect();
         (self.told, self.written) = (None, 0);
+        // Else nothing that was sent can be why.
+        if numbers.is_empty() {
+            return None;
+        }
+        match self.suspicion.broke(&numbers, self.aside.len()) {
+            Verdict::GivenUp => self.again.pop_front().map(|numbered| (numbered.number, numbered.payload.len())),
+            Verdict::Aside if self.again.len() + self.waiting.len() > 1 => {
+                self.aside.extend(self.again.pop_front());
+                None
+            }
+            Verdict::Aside | Verdict::Again => {
+                self.put_back();
+                None
+            }
+        }
     }
 
     /// When readers are to be told next; `None` when there is nothing to tell.
@@ -260,14 +291,16 @@ impl Writer {
     }
 
     fn tally(&self, is_ending: bool) -> Tally {
-        let first_open = self.under_way.iter().map(|(_, numbered)| numbered).chain(&self.again);
-        let first_open = first_open.map(|numbered| numbered.number).min().unwrap_or(self.number + 1);
+        let open = self.under_way.iter().map(|(_, numbered)| numbered).chain(&self.again).chain(&self.aside);
+        let first_open = open.map(|numbered| numbered.number).min().unwrap_or(self.number + 1);
+        // What was given up the broker has not acknowledged.
+        let first_unconfirmed = self.suspicion.first_given_up().map_or(first_open, |number| number.min(first_open));
         Tally {
             writer: self.run.writer,
             epoch: self.run.epoch,
             // Of what is on its way to a stream readers would be told before the stream has it for them.
             number: if self.is_in_stream { first_open - 1 } else { self.given() },
-            confirmed: if self.is_confirmed { first_open - 1 } else { 0 },
+            confirmed: if self.is_confirmed { first_unconfirmed - 1 } else { 0 },
             dropped: self.dropped,
             over: is_ending && self.is_done(),
         }
@@ -321,6 +354,12 @@ impl Writer {
         if let Some(of) = of.filter(|of| of.read >= start.told.read && of.up_to >= start.told.up_to) {
             start.told = of;
         }
+    }
+
+    /// How many were given up.
+    #[cfg(test)]
+    pub(super) const fn given_up(&self) -> u64 {
+        self.suspicion.given_up()
     }
 
     /// How far the readers are.
