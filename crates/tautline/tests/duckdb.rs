@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use support::{Serve, skip, taut, text};
+use support::{Serve, skip, taut, text, tools};
 
 const TEST: &str = "the_statements_of_the_page_say_what_the_lines_say";
 const VERSION: &str = "1.4.1";
@@ -29,10 +29,7 @@ for name in sys.argv[1:]:
 /// A Python that has DuckDB, in the user's cache; made where it is not there. `None`, and the test counted as skipped,
 /// where that can't be.
 fn python() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
-    let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
-    let cache = cache.unwrap_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")));
-    let place = cache.join("tautline/tools").join(format!("duckdb-{VERSION}"));
+    let place = tools().join(format!("duckdb-{VERSION}"));
     let python = place.join("bin/python");
     let has_it = || {
         let ask = format!("import duckdb; assert duckdb.__version__ == '{VERSION}'");

@@ -200,8 +200,8 @@ fn lines_that_can_not_be_written_are_told_and_counted() {
     assert!(text(&output.stderr).contains("1 line of --jsonl could not be written"), "{}", text(&output.stderr));
 }
 
-/// A receiver of OTLP/HTTP by this test's own hand, since Debian's Prometheus (2.42) has none: it refuses the first
-/// request for the moment, takes the others, and gives all bodies.
+/// A receiver of OTLP/HTTP that does what no real one does when it is asked to: it refuses the first request for the
+/// moment, takes the others, and gives all bodies. The real one is in `figures_collector.rs`.
 struct Receiver {
     url: String,
     is_over: Arc<AtomicBool>,

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::ssh::{Keys, SERVER};
-use support::{free_port, has, is_root, skip, wait_for_tcp};
+use support::{free_port, go, has, is_root, skip, wait_for_tcp};
 use tempfile::TempDir;
 use trace_support::{Traced, may_trace};
 
@@ -305,12 +305,6 @@ fn node() {
                            setImmediate(() => socket.write(Buffer.alloc(48))) }) }).listen(+process.argv[2], \
                            '127.0.0.1')";
     is_named_until_it_is_cured(|how, port| Server::start("node", &["-e", PROGRAM, how, "{}"], port));
-}
-
-/// Go has it on a path of its own.
-fn go() -> Option<PathBuf> {
-    let usual = PathBuf::from("/usr/local/go/bin/go");
-    if has("go") { Some("go".into()) } else { usual.exists().then_some(usual) }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -198,6 +199,19 @@ pub(crate) fn has(program: &str) -> bool {
 
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+/// Where tools are kept that tests build or fetch, in the user's cache.
+pub(crate) fn tools() -> PathBuf {
+    let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
+    let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
+    cache.unwrap_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR"))).join("tautline/tools")
+}
+
+/// Go, which has a path of its own.
+pub(crate) fn go() -> Option<PathBuf> {
+    let usual = PathBuf::from("/usr/local/go/bin/go");
+    if has("go") { Some("go".into()) } else { usual.exists().then_some(usual) }
 }
 
 /// What a process has started, by each process's own word. The kernel's lists by thread miss children whose thread ends
