@@ -11,19 +11,19 @@ use super::{check, file, futex};
 #[derive(Debug)]
 pub(crate) struct Bell {
     rung: AtomicU32,
-    /// -1 for a bell that is heard through the futex.
+    /// One more than the eventfd; 0 for a bell that is heard through the futex. What is 0 at first takes no room in the
+    /// program's file, and this is part of a large static.
     event_fd: AtomicI32,
 }
 
 impl Bell {
     pub(crate) const fn new() -> Self {
-        Self { rung: AtomicU32::new(0), event_fd: AtomicI32::new(-1) }
+        Self { rung: AtomicU32::new(0), event_fd: AtomicI32::new(0) }
     }
 
     /// Wakes who waits.
     pub(crate) fn ring(&self) {
-        let event_fd = self.event_fd.load(Ordering::Relaxed);
-        if event_fd >= 0 {
+        if let Some(event_fd) = self.event_fd() {
             signal_event_fd(event_fd, 1);
         } else {
             self.rung.fetch_add(1, Ordering::Release);
@@ -42,18 +42,18 @@ impl Bell {
     /// `EMFILE`, `ENFILE`, `ENOMEM`.
     pub(crate) fn make_event_fd(&self, own: &OwnDescriptors) -> Result<c_int, c_int> {
         let made = own.adopt(event_fd)?;
-        self.event_fd.store(made, Ordering::Relaxed);
+        self.event_fd.store(made + 1, Ordering::Relaxed);
         Ok(made)
     }
 
     /// The eventfd, where there is one.
     pub(crate) fn event_fd(&self) -> Option<c_int> {
-        Some(self.event_fd.load(Ordering::Relaxed)).filter(|&fd| fd >= 0)
+        Some(self.event_fd.load(Ordering::Relaxed) - 1).filter(|&fd| fd >= 0)
     }
 
     /// Forgets the eventfd; gives it.
     pub(crate) fn take_event_fd(&self) -> Option<c_int> {
-        Some(self.event_fd.swap(-1, Ordering::Relaxed)).filter(|&fd| fd >= 0)
+        Some(self.event_fd.swap(0, Ordering::Relaxed) - 1).filter(|&fd| fd >= 0)
     }
 }
 

@@ -20,7 +20,8 @@ const HIGH: c_int = 1000;
 #[derive(Debug)]
 pub(crate) struct OwnDescriptors {
     bits: [AtomicU64; WORDS],
-    from: AtomicI32,
+    /// How far below [`HIGH`] they begin. What is 0 at first takes no room in the program's file.
+    lower: AtomicI32,
     windows: Windows<INSIDE, FORKS>,
     /// How often this process is the child of a fork.
     life: AtomicU32,
@@ -49,7 +50,7 @@ impl OwnDescriptors {
     pub(crate) const fn new() -> Self {
         Self {
             bits: [const { AtomicU64::new(0) }; WORDS],
-            from: AtomicI32::new(HIGH),
+            lower: AtomicI32::new(0),
             windows: Windows::new(),
             life: AtomicU32::new(0),
         }
@@ -58,7 +59,7 @@ impl OwnDescriptors {
     /// Finds out where they may begin: below the limit, in its upper quarter where it is low.
     pub(crate) fn settle(&self) {
         let limit = super::descriptor_limit();
-        self.from.store((limit - limit / 4).min(HIGH), Ordering::Relaxed);
+        self.lower.store((HIGH - (limit - limit / 4)).max(0), Ordering::Relaxed);
     }
 
     fn bit(&self, fd: c_int) -> Option<(&AtomicU64, u64)> {
@@ -97,8 +98,9 @@ impl OwnDescriptors {
     pub(crate) fn duplicate(&self, fd: c_int) -> Result<c_int, c_int> {
         let _no_forks = self.keep_forks_away();
         let life = self.life.load(Ordering::Relaxed);
+        let from = HIGH - self.lower.load(Ordering::Relaxed);
         // SAFETY: no memory is passed.
-        let result = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, self.from.load(Ordering::Relaxed)) };
+        let result = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, from) };
         let own = match check(result as isize) {
             Ok(own) => own as c_int,
             // The limit was lowered below where we begin.
