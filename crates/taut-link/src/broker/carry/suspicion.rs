@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// nothing.
 const MOST_UNDER_WAY: usize = 16;
 /// Connections in a row that broke before anything was acknowledged: after so many, the next ones get one message at a
-/// time.
+/// time, until they have had all that were under way.
 const BREAKS: u32 = 2;
 /// So many more of them, with the same message under way alone, and others go before it.
 const BREAKS_ALONE: u32 = 3;
@@ -20,6 +20,9 @@ const MOST_ASIDE: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Suspicion {
     breaks: u32,
+    /// One message is under way at a time until the broker has acknowledged this one, the last of those that were under
+    /// way when it began; 0 for as many as there may be.
+    careful_until: u64,
     /// The message that was under way alone when the last connections broke, so many of them in a row.
     number: u64,
     alone: u32,
@@ -43,15 +46,18 @@ pub(super) enum Verdict {
 impl Suspicion {
     /// How many may be under way.
     pub(super) fn most_under_way(&self) -> usize {
-        if self.breaks >= BREAKS || !self.on_trial.is_empty() { 1 } else { MOST_UNDER_WAY }
+        if self.careful_until > 0 || !self.on_trial.is_empty() { 1 } else { MOST_UNDER_WAY }
     }
 
     /// A connection broke with these messages under way, at least one, while so many are aside.
     pub(super) fn broke(&mut self, under_way: &[u64], aside: usize) -> Verdict {
+        let was_careful = self.careful_until > 0;
         self.breaks = self.breaks.saturating_add(1);
+        if self.breaks >= BREAKS {
+            self.careful_until = under_way.iter().copied().fold(self.careful_until, u64::max);
+        }
         let alone = match under_way {
-            [number] if self.breaks > BREAKS => *number,
-            [number] if self.on_trial.contains(number) => *number,
+            [number] if was_careful || self.on_trial.contains(number) => *number,
             _ => {
                 self.alone = 0;
                 return Verdict::Again;
@@ -85,6 +91,9 @@ impl Suspicion {
     pub(super) fn confirmed(&mut self, number: u64) {
         self.on_trial.remove(&number);
         (self.breaks, self.alone) = (0, 0);
+        if number >= self.careful_until {
+            self.careful_until = 0;
+        }
     }
 
     /// The lowest number that was given up.
@@ -132,6 +141,16 @@ mod tests {
         suspicion.confirmed(7);
         let found = (suspicion.most_under_way(), suspicion.given_up(), suspicion.first_given_up());
         assert_eq!(found, (MOST_UNDER_WAY, 0, None));
+    }
+
+    #[test]
+    fn one_at_a_time_goes_on_until_all_that_were_under_way_have_passed() {
+        let mut suspicion = Suspicion::default();
+        (0..2).for_each(|_| assert_eq!(suspicion.broke(&[5, 6, 7], 0), Verdict::Again));
+        for (number, most) in [(5, 1), (6, 1), (7, MOST_UNDER_WAY)] {
+            suspicion.confirmed(number);
+            assert_eq!(suspicion.most_under_way(), most, "{number}");
+        }
     }
 
     #[test]

@@ -246,6 +246,20 @@ fn a_message_at_which_the_broker_closes_each_time_is_given_up_and_no_other() {
     assert_eq!(breaks, 8);
 }
 
+/// With QoS 2 the broker closes before it has acknowledged what came in front of it.
+#[test]
+fn what_is_in_front_of_such_a_message_goes_alone_at_most_once() {
+    let mut breaks = 0;
+    let (taken, ..) = closing(40, |payload| {
+        let number: u64 = String::from_utf8_lossy(payload).parse().unwrap();
+        // Of sixteen at once, it is the last one that closes the connection, twice.
+        let closes = number == 5 && breaks < 2 || number == 20;
+        breaks += u32::from(closes);
+        closes
+    });
+    assert_eq!((taken, breaks), (numbers((1..=40).filter(|number| *number != 20)), 6));
+}
+
 #[test]
 fn connections_that_break_whatever_is_sent_give_nothing_up() {
     for bad in 1..=30 {
