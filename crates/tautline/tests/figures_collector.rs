@@ -157,6 +157,8 @@ fn a_collector_that_is_away_gets_all_when_it_is_back() {
     collector.start_again();
     let taken = collector.taken().len();
     collector.wait_for(taken + 3);
+    // That it takes again what it is sent is told with the next interval.
+    wait_for_lines(lines() + 2);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     let said = text(&output.stderr);
