@@ -30,6 +30,8 @@ pub(super) struct Ledger {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Sums {
     pub(super) first: u64,
+    /// The highest that came.
+    pub(super) highest: u64,
     pub(super) up_to: u64,
     pub(super) read: u64,
     pub(super) twice: u64,
@@ -120,6 +122,7 @@ impl Ledger {
         let acknowledged = |(from, to): (&u64, &u64)| (self.confirmed.min(*to) + 1).saturating_sub(*from);
         Sums {
             first: self.first.max(1),
+            highest: self.highest,
             up_to,
             read: self.read,
             twice: self.twice,

@@ -237,6 +237,8 @@ impl Reader {
         let of = |run: &Run, sums: Sums| ReceiptOf {
             writer: run.writer,
             epoch: run.epoch,
+            first: sums.first,
+            highest: sums.highest,
             up_to: sums.up_to,
             read: sums.read,
             twice: sums.twice,

@@ -24,13 +24,13 @@ const MOST_STARTS: usize = 256;
 /// How far the readers are with all that was numbered.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Answer {
-    /// One has read all, and nobody is behind; or nobody that is there is still to answer.
+    /// One has read all, and nobody that is there is behind.
     Whole,
     /// All that are there have told of the last number, and some are missing.
     Told,
     /// Some have not told yet.
     Open,
-    /// There are none.
+    /// There are none; or all have left before they had read all, and another start of one may just have come.
     Nobody,
 }
 
@@ -158,8 +158,7 @@ impl Writer {
     pub(super) fn taken(&self) -> u64 {
         let given = self.again.len() + self.under_way.len() + self.unwritten.len() + self.aside.len();
         let left = self.waiting.len() + given;
-        let read = |starts: &BTreeMap<u64, Start>| sum_of(starts, |told| told.read);
-        let read = self.readers.values().map(read).fold(0, u64::saturating_add);
+        let read = self.readers.values().map(|starts| sum_of(starts).read).fold(0, u64::saturating_add);
         self.sent.saturating_sub(left as u64).saturating_add(read)
     }
 
@@ -345,7 +344,8 @@ impl Writer {
             && let (Some((_, mut sum)), Some((_, oldest))) = (starts.pop_first(), starts.pop_first())
         {
             // The oldest ones become one.
-            sum.add(&oldest);
+            sum.told.add(&oldest.told);
+            sum.is_over = true;
             starts.insert(0, sum);
         }
         let start = starts.entry(instance).or_default();
@@ -367,12 +367,14 @@ impl Writer {
         if self.readers.is_empty() {
             return Answer::Nobody;
         }
-        let sum = |starts: &BTreeMap<u64, Start>| sum_of(starts, |told| told.read);
+        let read = |starts: &BTreeMap<u64, Start>| sum_of(starts).read;
         let is_over = |starts: &BTreeMap<u64, Start>| starts.values().all(|start| start.is_over);
         let up_to = |starts: &BTreeMap<u64, Start>| starts.values().map(|start| start.told.up_to).max().unwrap_or(0);
-        let mut open = self.readers.values().filter(|starts| sum(starts) < self.number && !is_over(starts)).peekable();
+        let mut open = self.readers.values().filter(|starts| read(starts) < self.number && !is_over(starts)).peekable();
+        let is_read = self.readers.values().any(|starts| read(starts) >= self.number);
         match (open.peek().is_none(), open.all(|starts| up_to(starts) >= self.number)) {
-            (true, _) => Answer::Whole,
+            (true, _) if is_read => Answer::Whole,
+            (true, _) => Answer::Nobody,
             (_, true) => Answer::Told,
             _ => Answer::Open,
         }
@@ -386,22 +388,20 @@ impl Writer {
         let dropped = self.dropped + if over { waiting } else { 0 };
         // What the socket had not taken whole: the records of TLS that it had taken may have brought some of it all the
         // same, and what was read was not dropped.
-        let read = self.readers.values().map(|starts| sum_of(starts, |told| told.read)).max().unwrap_or(0);
+        let read = self.readers.values().map(|starts| sum_of(starts).read).max().unwrap_or(0);
         let unread = self.sent.saturating_sub(dropped.saturating_add(read));
         let dropped_here = dropped + if over { given.min(unread) } else { 0 };
         let reader = |(name, starts): (&String, &BTreeMap<u64, Start>)| {
-            let sum = |of: fn(&ReceiptOf) -> u64| sum_of(starts, of);
-            let read = sum(|told| told.read);
-            let missing = self.sent.saturating_sub(dropped_here.saturating_add(read));
-            let up_to = starts.values().map(|start| start.told.up_to).max().unwrap_or(0);
+            let told = sum_of(starts);
+            let missing = self.sent.saturating_sub(dropped_here.saturating_add(told.read));
             ReaderAccount {
                 name: name.clone(),
-                read,
-                twice: sum(|told| told.twice),
-                out_of_order: sum(|told| told.out_of_order),
+                read: told.read,
+                twice: told.twice,
+                out_of_order: told.out_of_order,
                 missing,
-                unanswered: self.number.saturating_sub(up_to).min(missing),
-                passed_over: sum(|told| told.passed_over).min(missing),
+                unanswered: self.number.saturating_sub(told.up_to).min(missing),
+                passed_over: told.passed_over.min(missing),
             }
         };
         WrittenAccount {
@@ -417,27 +417,12 @@ impl Writer {
     }
 }
 
-impl Start {
-    /// Takes an older start's sums in.
-    fn add(&mut self, older: &Self) {
-        let (told, more) = (&mut self.told, &older.told);
-        for (sum, more) in [
-            (&mut told.read, more.read),
-            (&mut told.twice, more.twice),
-            (&mut told.out_of_order, more.out_of_order),
-            (&mut told.missing, more.missing),
-            (&mut told.passed_over, more.passed_over),
-        ] {
-            *sum = sum.saturating_add(more);
-        }
-        told.up_to = told.up_to.max(more.up_to);
-        self.is_over = true;
-    }
-}
-
-/// Anybody can forge receipts, so no sum of them may be too large.
-fn sum_of(starts: &BTreeMap<u64, Start>, of: fn(&ReceiptOf) -> u64) -> u64 {
-    starts.values().map(|start| of(&start.told)).fold(0, u64::saturating_add)
+/// All that the starts of a reader have told, in the order of their times.
+fn sum_of(starts: &BTreeMap<u64, Start>) -> ReceiptOf {
+    starts.values().fold(ReceiptOf::default(), |mut sum, start| {
+        sum.add(&start.told);
+        sum
+    })
 }
 
 #[cfg(test)]
@@ -463,6 +448,21 @@ mod tests {
         }
         writer.take_receipt(&receipt("r", 8, 100, 59), now);
         assert_eq!((writer.answer(), writer.account(true).readers[0].missing), (Answer::Whole, 0));
+    }
+
+    /// A start of the same reader that came as the writer was connecting is not known of until it tells again.
+    #[test]
+    fn readers_that_have_all_left_may_come_again() {
+        let (mut writer, now) = (writer(), Instant::from_nanos(1));
+        let of = ReceiptOf { writer: 1, epoch: 2, up_to: 100, read: 40, ..ReceiptOf::default() };
+        let left = Receipt { reader: "r".to_owned(), instance: 7, of: Some(of), over: true };
+        writer.take_receipt(&receipt::text(&left), now);
+        assert_eq!(writer.answer(), Answer::Nobody);
+        writer.take_receipt(&receipt("r", 8, 100, 20), now);
+        assert_eq!(writer.answer(), Answer::Told);
+        writer.take_receipt(&receipt("s", 9, 100, 100), now);
+        writer.take_receipt(&receipt("r", 8, 100, 60), now);
+        assert_eq!(writer.answer(), Answer::Whole);
     }
 
     /// Of records of TLS that were cut the broker may have had the first ones.
