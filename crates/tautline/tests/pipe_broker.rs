@@ -2,7 +2,6 @@
 
 mod support;
 
-use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 use std::thread;
@@ -273,109 +272,4 @@ fn a_reader_that_is_stopped_for_a_while_gets_all_that_the_broker_keeps() {
     let said = format!("{}\n{}", wrote.said, read.said);
     assert_eq!((wrote.reader("confirmed_by_reader"), wrote.reader("missing")), (6000, 0), "{said}");
     assert_eq!((read.heard("read"), read.heard("missing"), read.lines.len()), (6000, 0, 6000), "{said}");
-}
-
-/// Numbers for a test that is to be the same each time (splitmix64).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, most: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) % most
-    }
-}
-
-/// A broker that is killed while messages go over it, or a reader that is: the account adds up at both ends.
-fn killed(seed: u64) {
-    let test = "however_a_broker_is_killed_the_account_adds_up";
-    let mut dice = Dice(seed);
-    let (kind, is_lasting, keeps) = (dice.below(7), dice.below(2) == 0, dice.below(2) == 0);
-    let broker = if kind == 6 {
-        Broker::nats(test, "")
-    } else {
-        Broker::mosquitto(test, |directory| match keeps {
-            true => format!(
-                "{QUICK}\npersistence true\npersistence_location {}/\nautosave_on_changes true\nautosave_interval 1",
-                directory.display()
-            ),
-            false => QUICK.to_owned(),
-        })
-    };
-    let Some(mut broker) = broker else { return };
-    let address = match kind {
-        6 => format!("nats://127.0.0.1:{}/a?buffer=300", broker.port),
-        _ => format!("mqtt://127.0.0.1:{}/a?qos={}&v={}&buffer=300", broker.port, kind % 3, 3 + 2 * (kind / 3)),
-    };
-    let from = if is_lasting && kind != 6 { format!("{address}&session=r") } else { address.clone() };
-    let mut reader = Pipe::reader(&from);
-    let mut writer = Pipe::writer(&address);
-    let mut sent = 0;
-    let mut write = |writer: &mut Pipe, dice: &mut Dice, pieces: u64| {
-        for _ in 0..pieces {
-            let count = 1 + dice.below(40);
-            writer.write(sent..sent + count);
-            sent += count;
-            thread::sleep(Duration::from_millis(dice.below(20)));
-        }
-    };
-    let before = 1 + dice.below(40);
-    write(&mut writer, &mut dice, before);
-    let stops = dice.below(4) == 0;
-    if stops {
-        reader.signal(Signal::STOP);
-    }
-    broker.kill();
-    let away = dice.below(20);
-    write(&mut writer, &mut dice, away);
-    broker.start_again();
-    if stops {
-        reader.signal(Signal::CONT);
-    }
-    reader.wait_for("with the broker again");
-    let after = 1 + dice.below(40);
-    write(&mut writer, &mut dice, after);
-    let (wrote, read) = (writer.finish(), reader.stop());
-    let said = format!("seed {seed}, {from}:\n{}\n{}", wrote.said, read.said);
-    assert_eq!(wrote.written("sent"), sent, "{said}");
-    let (dropped, missing) = (wrote.written("dropped_here"), wrote.reader("missing"));
-    assert_eq!(wrote.reader("confirmed_by_reader") + dropped + missing, sent, "{said}");
-    // Both say the same, and it is what came out.
-    assert_eq!(wrote.reader("confirmed_by_reader"), read.heard("read"), "{said}");
-    assert_eq!(read.heard("missing") + read.heard("before"), missing, "{said}");
-    assert_eq!(read.heard("dropped_there"), dropped, "{said}");
-    let distinct: BTreeSet<&String> = read.lines.iter().collect();
-    assert_eq!((distinct.len(), read.lines.len() as u64), (read.lines.len(), read.heard("read")), "{said}");
-    assert!(read.lines.iter().all(|line| line.parse::<u64>().is_ok_and(|number| number < sent)), "{said}");
-    assert_eq!(wrote.code, Some(i32::from(missing + dropped > 0)), "{said}");
-    assert_eq!(read.code, Some(if read.heard("missing") > 0 { 1 } else { 130 }), "{said}");
-    if missing > 0 && kind % 3 > 0 && kind != 6 {
-        let passed = read.heard("passed_over") > 0;
-        assert_eq!(read.causes(), if passed { vec!["broker_dropped"] } else { Vec::new() }, "{said}");
-    }
-}
-
-/// `TAUT_BROKER_SEEDS`: how many, in place of 24; from `TAUT_SEED` on.
-#[test]
-fn however_a_broker_is_killed_the_account_adds_up() {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    let seeds = number("TAUT_BROKER_SEEDS").unwrap_or_else(|| if support::long() { 60 } else { 24 });
-    let first = number("TAUT_SEED").unwrap_or(1);
-    let next = std::sync::atomic::AtomicU64::new(first);
-    // Each waits more than it works.
-    thread::scope(|scope| {
-        for _ in 0..6 {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    if seed >= first + seeds {
-                        break;
-                    }
-                    killed(seed);
-                }
-            });
-        }
-    });
 }

@@ -346,6 +346,17 @@ impl Broker {
         })
     }
 
+    /// A nats-server whose streams are in its directory, so that they are there when it is started again.
+    pub(crate) fn nats_with_store(test: &str) -> Option<Self> {
+        Self::start(test, "nats-server", |port, directory| {
+            let path = directory.join("nats.conf");
+            let store = directory.join("store").display().to_string();
+            let lines = format!("host: 127.0.0.1\nport: {port}\njetstream {{ store_dir: {store:?} }}\n");
+            std::fs::write(&path, lines).unwrap();
+            vec!["-c".to_owned(), path.display().to_string()]
+        })
+    }
+
     fn start(test: &str, program: &'static str, arguments: impl Fn(u16, &Path) -> Vec<String>) -> Option<Self> {
         if !has(program) {
             skip(test, &format!("{program} is not installed"));
