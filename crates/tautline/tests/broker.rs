@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use support::brokers::{Between, Listener, Mosquitto, OPEN, Port, Then};
+use serde_json::json;
+use support::brokers::{Between, Broker, Listener, Mosquitto, OPEN, Port, Then};
 use support::{Serve, causes, free_port, has, run, run_json, skip, taut, text};
 
 #[test]
@@ -39,6 +40,33 @@ fn a_broker_is_one_path_among_others() {
     }
 }
 
+/// The same work over a socket and over both brokers, in the same rounds, each with its interval.
+#[test]
+fn a_socket_and_brokers_of_all_kinds_stand_in_one_table() {
+    let test = "a_socket_and_brokers_of_all_kinds_stand_in_one_table";
+    let (Some(mqtt), Some(nats)) = (Mosquitto::start(test, OPEN), Broker::nats_with_store(test)) else { return };
+    let topics = ["a", "b?qos=1", "c?qos=2"].map(|rest| mqtt.topic(rest)).join(" ");
+    let subjects = ["d", "e?stream=E&create=memory"].map(|rest| format!("nats://127.0.0.1:{}/{rest}", nats.port));
+    let server = Serve::start(&format!("tcp://127.0.0.1:0 {topics} {}", subjects.join(" ")));
+    let line = format!("echo {} --count 210 --opt nodelay --place free --timeout 60s", server.endpoints.join(" "));
+    let document = run_json(&line);
+    let rows = document["results"].as_array().unwrap();
+    assert_eq!(rows.len(), 6);
+    for (row, endpoint) in rows.iter().zip(&server.endpoints) {
+        let rounds = row["rounds"].as_array().unwrap().len();
+        assert_eq!(
+            (&row["endpoint"], &row["lost"], &row["rtt_ns"]["count"]),
+            (&json!(endpoint), &0.into(), &210.into())
+        );
+        assert_eq!(rounds, rows[0]["rounds"].as_array().unwrap().len());
+        assert!(rounds >= 5 && row["rtt_ns"]["p50_ci"].is_array(), "{row:#}");
+    }
+    for row in &rows[1..] {
+        assert_eq!(row["compared"]["with"], *server.endpoint(0), "{row:#}");
+        assert!(row["compared"]["p50_ratio_ci"].is_array(), "{row:#}");
+    }
+}
+
 #[test]
 fn every_engine_and_many_links_and_sizes() {
     // Else it drops what is more than 1000 messages ahead of a reader, as on a busy machine.
@@ -65,6 +93,8 @@ fn every_engine_and_many_links_and_sizes() {
     assert_eq!((&row["sent"], &row["lost"]), (&10_000.into(), &0.into()), "{row:#}");
     let row = &run_json(&format!("pace {endpoint} --time 300ms --place free"))["results"][0];
     assert_eq!(row["lost"], 0, "{row:#}");
+    let row = &run_json(&format!("stream {endpoint} --time 300ms --rounds 1 --place free"))["results"][0];
+    assert!(row["throughput_bps"].as_f64().unwrap() > 0.0, "{row:#}");
 }
 
 #[test]
