@@ -307,3 +307,25 @@ fn the_dashboard_asks_for_what_there_is_in_words_that_prometheus_takes() {
     }
     assert!(count > 15);
 }
+
+/// Each panel, query and unit is one of Grafana's own schema, and nothing is in it that it does not know.
+#[test]
+fn the_dashboard_is_what_grafana_s_own_schema_takes() {
+    let program = match support::go::built("dashboard") {
+        Ok(program) => program,
+        Err(why) => return skip("the_dashboard_is_what_grafana_s_own_schema_takes", &why),
+    };
+    let read = |file: &Path| {
+        let output = Command::new(&program).arg(file).output().unwrap();
+        (output.status.success(), text(&output.stderr))
+    };
+    let file = packaging().join("grafana/taut.json");
+    let (is_fine, said) = read(&file);
+    assert!(is_fine, "{said}");
+    // It would say so.
+    let directory = tempfile::tempdir().unwrap();
+    let wrong = directory.path().join("wrong.json");
+    std::fs::write(&wrong, std::fs::read_to_string(&file).unwrap().replace("\"expr\"", "\"exprr\"")).unwrap();
+    let (is_fine, said) = read(&wrong);
+    assert!(!is_fine && said.contains("unexpected field 'exprr'"), "{said}");
+}

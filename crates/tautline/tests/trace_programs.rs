@@ -18,8 +18,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use support::go::go;
 use support::ssh::{Keys, SERVER};
-use support::{free_port, go, has, is_root, skip, wait_for_tcp};
+use support::{free_port, has, is_root, skip, wait_for_tcp};
 use tempfile::TempDir;
 use trace_support::{Traced, may_trace};
 

@@ -1,8 +1,7 @@
 //! A collector of OpenTelemetry: its own receiver and exporter, built from Go modules that are pinned.
 
 use std::fs::{self, File};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use taut_record::stats::{ExponentialHistogram, SCALE};
 
-use crate::support::{free_port, go, skip, text, tools, wait_for_tcp};
+use crate::support::{free_port, go, skip, wait_for_tcp};
 
 /// A collector that writes what it takes to files; ended when dropped.
 pub(crate) struct Collector {
@@ -25,7 +24,8 @@ pub(crate) struct Collector {
 impl Collector {
     /// `None`, and the test counted as skipped, where it can't be built.
     pub(crate) fn start(test: &str) -> Option<Self> {
-        let program = built().map_err(|why| skip(test, &format!("no collector of OpenTelemetry: {why}"))).ok()?;
+        let program =
+            go::built("collector").map_err(|why| skip(test, &format!("no collector of OpenTelemetry: {why}"))).ok()?;
         let directory = tempfile::tempdir().unwrap();
         let mut collector = Self { program, child: None, port: free_port(), starts: 0, directory };
         collector.start_again();
@@ -102,38 +102,6 @@ impl Drop for Collector {
             let _ = child.wait();
         }
     }
-}
-
-/// The program, in the user's cache; built where it is not there.
-fn built() -> Result<PathBuf, String> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../xtask/collector");
-    let mut hasher = DefaultHasher::new();
-    for name in ["go.mod", "go.sum", "main.go"] {
-        fs::read(source.join(name)).unwrap().hash(&mut hasher);
-    }
-    let tools = tools();
-    let program = tools.join(format!("collector-{:016x}", hasher.finish()));
-    fs::create_dir_all(&tools).map_err(|error| format!("{}: {error}", tools.display()))?;
-    // Other tests want it at the same time, and one of them builds it.
-    let lock = File::create(tools.join("collector.lock")).map_err(|error| error.to_string())?;
-    lock.lock().map_err(|error| error.to_string())?;
-    if program.is_file() {
-        return Ok(program);
-    }
-    let go = go().ok_or("there is no Go to build it with")?;
-    println!("building {}, some minutes", program.display());
-    let half = tools.join("collector.half");
-    let mut build = Command::new(go);
-    build.args(["build", "-trimpath", "-mod=readonly", "-buildvcs=false", "-ldflags=-s -w", "-o"]).arg(&half).arg(".");
-    // The one that is there is new enough, and no other one is fetched.
-    build.current_dir(source).env("CGO_ENABLED", "0").env("GOTOOLCHAIN", "local").env("GOWORK", "off");
-    let output = build.stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
-    if !output.status.success() {
-        let said = text(&output.stderr);
-        return Err(said.trim().lines().last().unwrap_or("go build says nothing").to_owned());
-    }
-    fs::rename(&half, &program).map_err(|error| error.to_string())?;
-    Ok(program)
 }
 
 /// All metrics of that name in a request.

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 pub(crate) mod brokers;
+pub(crate) mod go;
 pub(crate) mod piped;
 pub(crate) mod relay;
 pub(crate) mod ssh;
@@ -206,12 +207,6 @@ pub(crate) fn tools() -> PathBuf {
     let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
     let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
     cache.unwrap_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR"))).join("tautline/tools")
-}
-
-/// Go, which has a path of its own.
-pub(crate) fn go() -> Option<PathBuf> {
-    let usual = PathBuf::from("/usr/local/go/bin/go");
-    if has("go") { Some("go".into()) } else { usual.exists().then_some(usual) }
 }
 
 /// What a process has started, by each process's own word. The kernel's lists by thread miss children whose thread ends
