@@ -328,7 +328,7 @@ mod tests {
             };
             while !is_there(&found) {
                 assert!(looks.next().is_some(), "{address}: {found:?}");
-                std::thread::sleep(Duration::from_millis(1));
+                thread::sleep(Duration::from_millis(1));
                 found.clear();
                 table.look_at(&all, |socket| found.push(*socket)).unwrap();
             }

@@ -60,7 +60,8 @@ fn rows_add_up(document: &Value) {
 /// As programs do that answer from several threads.
 #[test]
 fn two_threads_that_write_to_one_connection_at_once_have_all_their_writes() {
-    const WRITES: usize = 200;
+    const CONNECTIONS: usize = 8;
+    const WRITES: usize = 10;
     const LENGTHS: [usize; 2] = [100, 300];
     if !may_trace("two_threads_that_write_to_one_connection_at_once_have_all_their_writes") {
         return;
@@ -68,17 +69,43 @@ fn two_threads_that_write_to_one_connection_at_once_have_all_their_writes() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let trace = Traced::start(port);
-    let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let written: Vec<(u16, u64)> = (0..CONNECTIONS).map(|_| write_by_two(&listener, WRITES, LENGTHS)).collect();
+    let document = trace.finish();
+    rows_add_up(&document);
+    let mut whole = 0;
+    for (own, bytes) in written {
+        let direction = sent_by(&document, own);
+        let writes = number(direction, "writes");
+        let all = (LENGTHS.len() * WRITES) as u64;
+        // A thread that wakes up in the middle of another one's program has its own left out by the kernel.
+        if has_gap(direction) {
+            assert!(writes <= all, "{direction:#}");
+            continue;
+        }
+        whole += 1;
+        assert_eq!((writes, number(direction, "bytes")), (all, bytes), "{direction:#}");
+        // Whatever was followed was read. (The last ones may be acknowledged after the end, which is not seen.)
+        let messages = &direction["messages"];
+        let followed = number(messages, "followed");
+        let got = ["left", "read"].map(|stage| number(&messages[stage], "messages"));
+        assert!(followed > 0 && got == [followed; 2], "{direction:#}");
+    }
+    assert!(whole > 0, "of no connection all events were seen: {document:#}");
+}
+
+/// Each of two threads writes so often to one connection, both at once; its port, and the bytes that came.
+fn write_by_two(listener: &TcpListener, writes: usize, lengths: [usize; 2]) -> (u16, u64) {
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     client.set_nodelay(true).unwrap();
     let own = client.local_addr().unwrap().port();
     let (mut server, _) = listener.accept().unwrap();
     let reading = thread::spawn(move || std::io::copy(&mut server, &mut std::io::sink()).unwrap());
-    let together = Barrier::new(LENGTHS.len());
+    let together = Barrier::new(lengths.len());
     thread::scope(|scope| {
-        for length in LENGTHS {
+        for length in lengths {
             let (mut client, together) = (&client, &together);
             scope.spawn(move || {
-                for _ in 0..WRITES {
+                for _ in 0..writes {
                     together.wait();
                     client.write_all(&vec![1; length]).unwrap();
                 }
@@ -86,20 +113,7 @@ fn two_threads_that_write_to_one_connection_at_once_have_all_their_writes() {
         }
     });
     drop(client);
-    let written = reading.join().unwrap();
-    let document = trace.finish();
-    rows_add_up(&document);
-    let direction = sent_by(&document, own);
-    assert_eq!(number(direction, "writes"), (LENGTHS.len() * WRITES) as u64, "{direction:#}");
-    if document["worst"].as_array().unwrap().iter().any(has_gap) {
-        return;
-    }
-    assert_eq!(number(direction, "bytes"), written, "{direction:#}");
-    // Whatever was followed was read. (The last ones may be acknowledged after the end, which is not seen.)
-    let messages = &direction["messages"];
-    let followed = number(messages, "followed");
-    let got = ["left", "read"].map(|stage| number(&messages[stage], "messages"));
-    assert!(followed > 0 && got == [followed; 2], "{direction:#}");
+    (own, reading.join().unwrap())
 }
 
 #[test]
