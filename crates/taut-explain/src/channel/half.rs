@@ -294,7 +294,11 @@ impl Half {
                 self.tally.refills.add(at.saturating_sub(freed));
             }
             if self.is_freshly_granted {
-                let wakes = if self.block > 0 { &mut self.tally.wakes } else { &mut self.tally.block_wakes };
+                let wakes = match (self.sdu, self.block) {
+                    (1.., _) => &mut self.tally.resumes,
+                    (_, 1..) => &mut self.tally.wakes,
+                    _ => &mut self.tally.block_wakes,
+                };
                 wakes.add(at.saturating_sub(self.granted_at));
             }
         } else if self.tally.packets > 0 {

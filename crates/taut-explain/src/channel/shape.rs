@@ -71,6 +71,7 @@ impl Shape {
         let is_rare = facts.half.is_sent_here();
         all.push(ratio(0.3 + in_ms(tally.least_way.map(|(_, least)| least)), if is_rare { 0.15 } else { 0.04 }));
         all.push(ratio(0.5 + in_ms(tally.wakes.median()), 0.1));
+        all.push(ratio(0.5 + in_ms(tally.resumes.median()), 0.1));
         all.push(ratio(0.5 + in_ms(tally.refills.median()), 0.1));
         all.push(ratio(facts.per_interval.max(1) as f64, 0.15));
         let pace = tally.rhythm.pace.median().unwrap_or(0);

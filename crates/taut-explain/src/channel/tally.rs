@@ -51,8 +51,10 @@ pub(crate) struct Tally {
     pub(crate) queued_ns: u64,
     /// Waits for an event after one that left none.
     pub(crate) unqueued_ns: u64,
-    /// From credits that came when there were none to the next packet.
+    /// From credits that came when there were none to the next packet, where an SDU begins with it.
     pub(crate) wakes: Sample,
+    /// The same where an SDU goes on: the kernel has its rest, and no program is woken.
+    pub(crate) resumes: Sample,
     /// The same where a block begins.
     pub(crate) block_wakes: Sample,
     /// Bytes from one SDU that was shorter than the channel takes to the next.
