@@ -12,8 +12,8 @@ use taut_event::Holder;
 use super::facts::Facts;
 use super::model;
 
-/// So many packets show a rhythm.
-const LEAST_PACKETS: u64 = 10;
+/// So many packets show a rhythm: of a controller that takes an SDU's PDUs one in an event, seconds bring only few.
+const LEAST_PACKETS: u64 = 4;
 /// A longer way than this lies between a host and a controller: hardly a mistake of the log's clock.
 const LEAST_WAY_NS: u64 = 400_000;
 
@@ -40,8 +40,9 @@ pub(super) fn lacks(facts: &Facts<'_>) -> Option<&'static str> {
         () if !half.knows_credits() || half.limits.credits == 0 || half.limits.mps < 23 => {
             "it is no channel with credits (ATT has none), or the log lacks its opening"
         }
-        () if tally.packets < LEAST_PACKETS => "fewer than 10 packets went",
-        () if tally.sdus == 0 => "no SDU is seen to end",
+        () if tally.packets < LEAST_PACKETS => "fewer than four packets went",
+        // The first one may be under way for seconds.
+        () if tally.sdus == 0 && tally.bytes > u64::from(half.limits.mtu) => "no SDU is seen to end",
         () => return None,
     })
 }
@@ -80,9 +81,11 @@ pub(super) fn known(facts: &Facts<'_>) -> Option<Scenario> {
     }
     sender.nocp = completion(facts);
     // The host's way to a packet after a report, and what its program takes besides after credits.
-    // Where the controller's buffers were never full, half of a program's wake-up is the kernel's.
-    let wake = tally.wakes.median().unwrap_or(0);
-    let refill = tally.refills.median().unwrap_or(wake / 2).min(10_000_000);
+    // Where the controller's buffers were never full and no SDU waited for credits, half of a program's wake-up is the
+    // kernel's. Where no program was seen to be woken, that takes about as long as the kernel's way.
+    let kernel = tally.refills.median().or(tally.resumes.median());
+    let wake = tally.wakes.median().or(kernel.map(|kernel| 2 * kernel)).unwrap_or(0);
+    let refill = kernel.unwrap_or(wake / 2).min(10_000_000);
     sender.host.rx = Latency::fixed(refill);
     sender.host.wakeup = Latency::fixed(wake.saturating_sub(refill).min(20_000_000));
     let block = tally.blocks.median().unwrap_or_else(|| MANY_SDUS * u64::from(half.limits.mtu)).max(1);
