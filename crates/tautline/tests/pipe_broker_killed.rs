@@ -213,11 +213,11 @@ fn added_up(setting: Setting, wrote: &Ended, read: &[Ended], said: &str) -> Sums
     Sums { sent, read, dropped, missing: sent - dropped - read, twice }
 }
 
-/// `TAUT_BROKER_SEEDS`: how many, in place of 24, or 200 in the long form; from `TAUT_SEED` on.
+/// `TAUT_BROKER_SEEDS`: how many, in place of 24, or 60 in the long form; from `TAUT_SEED` on.
 #[test]
 fn however_a_broker_is_killed_the_account_adds_up() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    let seeds = number("TAUT_BROKER_SEEDS").unwrap_or_else(|| if support::long() { 200 } else { 24 });
+    let seeds = number("TAUT_BROKER_SEEDS").unwrap_or_else(|| if support::long() { 60 } else { 24 });
     let first = number("TAUT_SEED").unwrap_or(1);
     let (next, all) = (AtomicU64::new(first), Mutex::new((0, 0, Sums::default())));
     // Each waits more than it works.
