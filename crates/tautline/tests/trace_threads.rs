@@ -78,7 +78,9 @@ fn two_threads_that_write_to_one_connection_at_once_have_all_their_writes() {
         let writes = number(direction, "writes");
         let all = (LENGTHS.len() * WRITES) as u64;
         // A thread that wakes up in the middle of another one's program has its own left out by the kernel.
-        if has_gap(direction) {
+        // So has the one that reads, whose socket has a row of its own.
+        let mut seen_at = document["worst"].as_array().unwrap().iter().filter(|one| one["from"] == direction["from"]);
+        if seen_at.any(has_gap) {
             assert!(writes <= all, "{direction:#}");
             continue;
         }

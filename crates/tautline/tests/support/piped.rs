@@ -177,9 +177,15 @@ pub(crate) fn whole(address: &str, count: u64) {
     assert_eq!((wrote.written("sent"), wrote.written("dropped_here")), (count, 0), "{said}");
     assert_eq!((wrote.reader("confirmed_by_reader"), wrote.reader("missing")), (count, 0), "{said}");
     assert_eq!((read.heard("read"), read.heard("missing"), read.heard("twice")), (count, 0, 0), "{said}");
-    assert_eq!((read.heard("before"), read.heard("out_of_order")), (0, 0), "{said}");
+    assert_eq!((read.heard("before"), read.heard("out_of_order")), (0, wrote.reader("out_of_order")), "{said}");
     let expected: Vec<String> = (0..count).map(|number| number.to_string()).collect();
-    assert!(read.lines == expected, "{address}: {} lines", read.lines.len());
+    let mut lines = read.lines.clone();
+    // Mosquitto promises order for one message under way (max_inflight_messages in mosquitto.conf(5)).
+    if read.heard("out_of_order") > 0 && ["qos=1", "qos=2"].iter().any(|how| address.contains(how)) {
+        assert!(lines != expected, "{address}: the lines are in order");
+        lines.sort_by_key(|line| line.parse::<u64>().unwrap());
+    }
+    assert!(lines == expected, "{address}: {} lines", lines.len());
     let confirmed = &wrote.broker()["written"]["confirmed_by_broker"];
     let acknowledges = ["qos=1", "qos=2", "stream="].iter().any(|how| address.contains(how));
     assert_eq!(confirmed.as_u64(), acknowledges.then_some(count), "{said}");
