@@ -85,8 +85,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The archive, the package of the program, its image and its bill of materials, the package of the library, and that of
-/// the kernel module if this machine is meant.
+/// The archive, the package of the program, its image and its bill of materials, the package of the library, and that
+/// of the kernel module if this machine is meant.
 fn make(machine: Machine, target: &Path, directory: &Path) -> Result<Vec<PathBuf>> {
     let program = build(machine, "tautline", machine.triple(), target, &[])?.join("taut");
     let archive = pack(machine, &program, directory)?;

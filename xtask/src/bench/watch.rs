@@ -1,8 +1,8 @@
 //! What `taut watch` takes beside 10,000 open connections: its own processor time, as top(1) has it.
 //!
 //! Both ends of each connection are on this machine, so there are twice as many sockets as on a server with so many
-//! clients. Most are idle. Some are busy, some have something unread for all the time, and new ones come and go. Nothing
-//! is lost on the way: what grade 2 counts is few.
+//! clients. Most are idle. Some are busy, some have something unread for all the time, and new ones come and go.
+//! Nothing is lost on the way: what grade 2 counts is few.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Lines, Read, Write};

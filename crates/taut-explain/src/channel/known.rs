@@ -83,8 +83,8 @@ pub(super) fn known(facts: &Facts<'_>) -> Option<Scenario> {
     // The host's way to a packet after a report, and what its program takes besides after credits.
     // Where the controller's buffers were never full and no SDU waited for credits, half of a program's wake-up is the
     // kernel's. Where no program was seen to be woken, that takes about as long as the kernel's way.
-    let kernel = tally.refills.median().or(tally.resumes.median());
-    let wake = tally.wakes.median().or(kernel.map(|kernel| 2 * kernel)).unwrap_or(0);
+    let kernel = tally.refills.median().or_else(|| tally.resumes.median());
+    let wake = tally.wakes.median().or_else(|| kernel.map(|kernel| 2 * kernel)).unwrap_or(0);
     let refill = kernel.unwrap_or(wake / 2).min(10_000_000);
     sender.host.rx = Latency::fixed(refill);
     sender.host.wakeup = Latency::fixed(wake.saturating_sub(refill).min(20_000_000));
