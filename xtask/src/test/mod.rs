@@ -182,7 +182,10 @@ fn run_beside(sparing: Vec<Job>, mut yielding: Vec<Job>, times: &Times, summary:
     thread::scope(|scope| {
         let beside = scope.spawn(|| pool::run(yielding, times, Limits::ALONE, add));
         let ran = pool::run(sparing, times, Limits::ALONE, add);
-        ran.and(beside.join().unwrap_or_else(|_| bail!("what ran beside those that need a quiet machine panicked")))
+        // Waited for even if the others failed.
+        let beside =
+            beside.join().unwrap_or_else(|_| bail!("what ran beside those that need a quiet machine panicked"));
+        ran.and(beside)
     })
 }
 
