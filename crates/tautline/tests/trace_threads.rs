@@ -101,7 +101,9 @@ fn write_by_two(listener: &TcpListener, writes: usize, lengths: [usize; 2]) -> (
     client.set_nodelay(true).unwrap();
     let own = client.local_addr().unwrap().port();
     let (mut server, _) = listener.accept().unwrap();
-    let reading = thread::spawn(move || std::io::copy(&mut server, &mut std::io::sink()).unwrap());
+    // The connection stays open until all is read: what is read behind its end is in no message.
+    let bytes = lengths.iter().sum::<usize>() * writes;
+    let reading = thread::spawn(move || server.read_exact(&mut vec![0; bytes]).map(|()| server).unwrap());
     let together = Barrier::new(lengths.len());
     thread::scope(|scope| {
         for length in lengths {
@@ -114,8 +116,8 @@ fn write_by_two(listener: &TcpListener, writes: usize, lengths: [usize; 2]) -> (
             });
         }
     });
-    drop(client);
-    (own, reading.join().unwrap())
+    drop(reading.join().unwrap());
+    (own, bytes as u64)
 }
 
 #[test]
