@@ -317,6 +317,21 @@ impl Trace {
         }
     }
 
+    /// A connection is over, or its number is that of another one: nobody's other end has it any more.
+    fn forget_ends(&mut self, id: u32, connection: &Connection) {
+        if let FlowKey::Tcp(own, peer) = connection.flow.key
+            && let Entry::Occupied(mut same) = self.open.entry((own, peer))
+        {
+            same.get_mut().retain(|open| *open != id);
+            if same.get().is_empty() {
+                same.remove();
+            }
+        }
+        if let Some(peer) = connection.peer {
+            self.joins(peer, None);
+        }
+    }
+
     /// Whether the other end of a connection is, or was, traced.
     fn has_met_peer(&self, id: u32) -> bool {
         self.connections.get(id as usize).and_then(Option::as_ref).is_some_and(|connection| connection.has_met_peer)
@@ -338,6 +353,7 @@ impl Sink for Trace {
         }
         if let Some(before) = self.connections[index].replace(Box::new(Connection::new(*flow))) {
             self.waiting -= before.waiting();
+            self.forget_ends(id.0, &before);
         }
         self.keep_trails(index);
         // Both ends of a connection on this host may be traced: it is one.
@@ -402,17 +418,7 @@ impl Sink for Trace {
         }
         let Some(mut connection) = self.connections.get_mut(id.0 as usize).and_then(Option::take) else { return };
         self.waiting -= connection.waiting();
-        if let FlowKey::Tcp(own, peer) = connection.flow.key
-            && let Entry::Occupied(mut same) = self.open.entry((own, peer))
-        {
-            same.get_mut().retain(|open| *open != id.0);
-            if same.get().is_empty() {
-                same.remove();
-            }
-        }
-        if let Some(peer) = connection.peer {
-            self.joins(peer, None);
-        }
+        self.forget_ends(id.0, &connection);
         connection.finish((why == Closed::EndOfSource).then_some(self.end));
         self.waits.take_from(&mut connection);
         if let Some(pictures) = &mut self.pictures {

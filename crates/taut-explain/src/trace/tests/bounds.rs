@@ -50,6 +50,22 @@ fn writes_that_wait_are_bounded_over_all_connections_and_it_is_said() {
     assert!(untold.len() >= 14 && untold.iter().filter(|direction| direction.held_writes > 0).all(not_followed));
 }
 
+/// A number is given to another connection while the one that had it is open.
+#[test]
+fn a_number_that_is_used_again_leaves_no_ends_behind() {
+    let mut trace = Trace::new(5);
+    let Flow { key: FlowKey::Tcp(own, peer), .. } = flow() else { panic!() };
+    let other = Flow { key: FlowKey::Tcp(peer, own), ..flow() };
+    trace.flow(FlowId(0), &flow());
+    trace.flow(FlowId(1), &other);
+    let peer_of = |trace: &Trace| trace.connections[0].as_ref().and_then(|connection| connection.peer);
+    assert_eq!((peer_of(&trace), trace.open.len()), (Some(1), 2));
+    trace.flow(FlowId(1), &flow());
+    assert_eq!((peer_of(&trace), trace.open.len()), (None, 1));
+    (0..2).for_each(|id| trace.close(FlowId(id), Closed::Ended));
+    assert!(trace.open.is_empty());
+}
+
 #[test]
 fn sums_over_connections_do_not_run_over() {
     let mut trace = Trace::new(1);
