@@ -79,7 +79,7 @@ impl SocketTable {
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`] when that namespace may not be entered, or there is no netlink.
+    /// [`Error::Refused`] when that namespace may not be entered, or there is no netlink or no room for a thread.
     pub fn open_for(pid: i32) -> Result<Self, Error> {
         let theirs = File::open(format!("/proc/{pid}/ns/net")).map_err(Error::Refused)?;
         let number = theirs.metadata().map_err(Error::Refused)?.ino();
@@ -87,15 +87,16 @@ impl SocketTable {
             return Self::open();
         }
         // A thread of its own goes there, and its socket stays there when it has ended.
-        let opened = thread::scope(|scope| {
-            let there = scope.spawn(|| {
+        thread::scope(|scope| {
+            let there = thread::Builder::new().spawn_scoped(scope, || {
                 move_into_link_name_space(theirs.as_fd(), Some(LinkNameSpaceType::Network))
                     .map_err(|error| Error::Refused(error.into()))?;
                 Self::open()
             });
-            there.join()
-        });
-        opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            // There may be no room for one more thread (pids_max of a cgroup).
+            let opened = there.map_err(Error::Refused)?.join();
+            opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     }
 
     /// Calls `each` with every socket as it is now; they are looked at one after another. About 1 µs a socket.
