@@ -96,7 +96,13 @@ impl Suspicion {
         }
     }
 
-    /// The lowest number that was given up.
+    /// A message that had its number does not go again, as its broker takes no such message.
+    pub(super) fn lost(&mut self, number: u64) {
+        self.on_trial.remove(&number);
+        self.first_given_up = Some(self.first_given_up.map_or(number, |first| first.min(number)));
+    }
+
+    /// The lowest number that was given up, or that no broker takes.
     pub(super) const fn first_given_up(&self) -> Option<u64> {
         self.first_given_up
     }
@@ -141,6 +147,16 @@ mod tests {
         suspicion.confirmed(7);
         let found = (suspicion.most_under_way(), suspicion.given_up(), suspicion.first_given_up());
         assert_eq!(found, (MOST_UNDER_WAY, 0, None));
+    }
+
+    #[test]
+    fn who_is_on_trial_and_is_not_taken_at_all_holds_nobody_up() {
+        let mut suspicion = of_seven();
+        suspicion.confirmed(8);
+        suspicion.put_on_trial([7].into_iter());
+        suspicion.lost(7);
+        let found = (suspicion.most_under_way(), suspicion.given_up(), suspicion.first_given_up());
+        assert_eq!(found, (MOST_UNDER_WAY, 0, Some(7)));
     }
 
     #[test]

@@ -210,7 +210,11 @@ impl Writer {
                 }
                 Err(why) => {
                     // One that had its number is missed by its readers.
-                    self.dropped += u64::from(!is_again);
+                    if is_again {
+                        self.suspicion.lost(next.number);
+                    } else {
+                        self.dropped += 1;
+                    }
                     result = Err(why);
                 }
             }
