@@ -412,13 +412,15 @@ impl Follower {
 
     fn forget(&mut self, address: u64, sink: &mut impl Sink) {
         let Some(socket) = self.sockets.remove(&address) else { return };
-        // These ports may be somebody else's next.
-        self.wanted.remove(&socket.ends);
-        if self.gone.len() < MOST_GONE {
-            self.gone.push(socket.ends);
+        self.peers.forget(socket.ends, address);
+        // These ports may be somebody else's next, or are another one's still, in another network namespace.
+        if !self.peers.has(socket.ends) {
+            self.wanted.remove(&socket.ends);
+            if self.gone.len() < MOST_GONE {
+                self.gone.push(socket.ends);
+            }
         }
         self.readers.set(address, None);
-        self.peers.forget(socket.ends, address);
         if let Some(id) = socket.flow {
             sink.close(id, Closed::Ended);
             self.ids.give_back(id);

@@ -54,6 +54,27 @@ fn the_end_of_the_peer_is_no_byte_and_leaves_nothing_behind() {
     assert_eq!(follower.gone.len(), 1);
 }
 
+/// As in two network namespaces: the kernel goes by ports alone.
+#[test]
+fn ports_are_given_back_with_the_last_connection_that_has_these_ends() {
+    const OTHER_SERVER: u64 = 0x3000;
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    let of = |what, server| {
+        let mut made = Made::new(what, server);
+        made.number(READ, 0);
+        made
+    };
+    follower.want(ends(&plain(), &of(What::Call, SERVER).0[HEADER as usize..]).unwrap());
+    for server in [SERVER, OTHER_SERVER] {
+        tell(&mut follower, &mut heard, &of(What::Call, server));
+    }
+    for (server, wanted, gone) in [(SERVER, 1, 0), (OTHER_SERVER, 0, 1)] {
+        let mut close = of(What::Close, server);
+        tell(&mut follower, &mut heard, close.set(Known::State, 7));
+        assert_eq!((follower.wanted.len(), follower.gone.len()), (wanted, gone), "{server:#x}");
+    }
+}
+
 #[test]
 fn what_is_left_in_a_closed_connection_is_read_to_its_end() {
     let (mut follower, mut heard) = (follower(), Heard::default());

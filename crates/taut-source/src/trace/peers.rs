@@ -29,6 +29,11 @@ impl Peers {
         }
     }
 
+    /// Whether a socket has these ends.
+    pub(super) fn has(&self, ends: Ends) -> bool {
+        self.0.contains_key(&ends)
+    }
+
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.0.len()
