@@ -84,7 +84,7 @@ pub(super) fn known(facts: &Facts<'_>) -> Option<Scenario> {
     // Where the controller's buffers were never full and no SDU waited for credits, half of a program's wake-up is the
     // kernel's. Where no program was seen to be woken, that takes about as long as the kernel's way.
     let kernel = tally.refills.median().or_else(|| tally.resumes.median());
-    let wake = tally.wakes.median().or_else(|| kernel.map(|kernel| 2 * kernel)).unwrap_or(0);
+    let wake = tally.wakes.median().or_else(|| kernel.map(|kernel| kernel.saturating_mul(2))).unwrap_or(0);
     let refill = kernel.unwrap_or(wake / 2).min(10_000_000);
     sender.host.rx = Latency::fixed(refill);
     sender.host.wakeup = Latency::fixed(wake.saturating_sub(refill).min(20_000_000));
