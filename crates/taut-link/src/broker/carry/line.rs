@@ -63,6 +63,8 @@ pub(super) struct Closed {
     age: Duration,
     /// Whether the broker has not said why.
     without_a_word: bool,
+    /// Whether a message may be why.
+    at_message: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -207,7 +209,7 @@ impl Carrier {
             // It is still there, and has closed the connection on purpose. Brokers need not say why, of MQTT 3.1.1 they
             // can't.
             if self.is_lasting() {
-                self.taken_away += u32::from(closed.age < SHORT_SESSION);
+                self.taken_away += u32::from(closed.age < SHORT_SESSION && !closed.at_message);
                 if self.taken_away > 1 {
                     return self.be_taken_over();
                 }
@@ -272,7 +274,10 @@ impl Carrier {
         if let Some((number, bytes)) = self.writer.as_mut().and_then(Writer::lose_connection) {
             let why = format!("the broker closes the connection at message {number} ({bytes} bytes) each time");
             self.notes.push_back(format!("{}: {why} and takes others: that message is lost", self.endpoint));
+            // The first time it could have been another client that took the session.
+            self.taken_away = 0;
         }
+        let at_message = self.writer.as_ref().is_some_and(Writer::has_broken_at_one);
         self.reader.iter_mut().for_each(Reader::lose_connection);
         match client.ending() {
             Ending::TakenOver => return self.be_taken_over(),
@@ -311,7 +316,7 @@ impl Carrier {
         // was taken away without a word it has to be known each time whether another client has it.
         if self.failures == 0 || self.is_lasting() && without_a_word {
             self.failures += 1;
-            self.closed = Some(Closed { age, without_a_word });
+            self.closed = Some(Closed { age, without_a_word, at_message });
             self.connect(0, now);
         } else {
             self.be_away(0, now);

@@ -15,6 +15,8 @@ const BREAKS_ALONE: u32 = 3;
 /// Messages that wait, each of which broke a connection alone. When the next one does so as well, it is the connections
 /// and not the messages.
 const MOST_ASIDE: usize = 16;
+/// So many connections in a row may each have broken at a message, as these rules go. Of more, messages are not why.
+const MOST_BREAKS: u32 = BREAKS + BREAKS_ALONE + MOST_ASIDE as u32;
 
 /// Which messages may be why connections break.
 #[derive(Debug, Default)]
@@ -100,6 +102,12 @@ impl Suspicion {
     pub(super) fn lost(&mut self, number: u64) {
         self.on_trial.remove(&number);
         self.first_given_up = Some(self.first_given_up.map_or(number, |first| first.min(number)));
+    }
+
+    /// Whether the connection that just broke with messages under way may have done so at one of them: nothing was
+    /// acknowledged since the one before it broke.
+    pub(super) const fn may_be_why(&self) -> bool {
+        1 < self.breaks && self.breaks <= MOST_BREAKS
     }
 
     /// The lowest number that was given up, or that no broker takes.

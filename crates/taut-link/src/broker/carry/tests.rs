@@ -359,6 +359,53 @@ fn publisher(address: &str) -> Carrier {
     Carrier::open(&endpoint, directions, Duration::from_secs(10)).unwrap()
 }
 
+/// A broker of MQTT 3.1.1 that acknowledges short messages and closes the connection at another one.
+fn take_short_ones(mut stream: TcpStream) -> std::io::Result<()> {
+    let mut packet = [0; 1024];
+    // Its CONNECT; there is nothing that it subscribes to.
+    if stream.read(&mut packet)? == 0 {
+        return Ok(());
+    }
+    stream.write_all(&[0x20, 2, 0, 0])?;
+    loop {
+        // PUBLISH of less than 128 bytes to `t`, with its number behind that.
+        stream.read_exact(&mut packet[..2])?;
+        let length = usize::from(packet[1]);
+        stream.read_exact(&mut packet[..length])?;
+        if length > 100 {
+            return Ok(());
+        }
+        stream.write_all(&[0x40, 2, packet[3], packet[4]])?;
+    }
+}
+
+#[test]
+fn a_message_at_which_the_broker_closes_is_no_client_that_takes_the_session_over() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("mqtt://{}/t?qos=1&session=s&envelope=off", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            // The client has gone.
+            let _ = take_short_ones(stream);
+        }
+    });
+    let mut carrier = publisher(&address);
+    for number in 1..=10 {
+        carrier.press(if number == 7 { &[0; 105][..] } else { &b"1"[..] });
+    }
+    let begin = clock::now().as_nanos();
+    while carrier.account().written.unwrap().confirmed_by_broker != Some(9) {
+        let since = clock::now().as_nanos() - begin;
+        assert!(since < 10_000_000_000 && !carrier.has_left(), "{carrier:?}");
+        // Time is faster here: it waits for a second after each connection.
+        carrier.drive(Instant::from_nanos(begin + 10 * since));
+        thread::sleep(Duration::from_millis(1));
+    }
+    let notes: Vec<String> = std::iter::from_fn(|| carrier.take_note()).collect();
+    assert_eq!(notes.iter().filter(|note| note.contains("at message 7 (105 bytes) each time")).count(), 1, "{notes:?}");
+    assert!(carrier.take_error().is_none());
+}
+
 fn drive_until(carrier: &mut Carrier, is_so: impl Fn(&Carrier) -> bool) {
     let until = clock::now() + Duration::from_secs(10);
     while !is_so(carrier) {

@@ -52,6 +52,8 @@ pub(super) struct Writer {
     /// Those that wait until the broker has taken another one, since connections broke at them.
     aside: VecDeque<Numbered>,
     suspicion: Suspicion,
+    /// Whether a message may be why the last connection broke.
+    has_broken_at_one: bool,
     /// Those that the broker will not acknowledge and that its socket has not taken yet, by where each ends among all
     /// bytes of the connection.
     unwritten: VecDeque<(u64, Numbered)>,
@@ -101,6 +103,7 @@ impl Writer {
             under_way: VecDeque::new(),
             aside: VecDeque::new(),
             suspicion: Suspicion::default(),
+            has_broken_at_one: false,
             unwritten: VecDeque::new(),
             written: 0,
             number: 0,
@@ -258,11 +261,14 @@ impl Writer {
         let unwritten = self.unwritten.drain(..).map(|(_, numbered)| numbered);
         self.again = under_way.chain(unwritten).chain(self.again.drain(..)).collect();
         (self.told, self.written) = (None, 0);
+        self.has_broken_at_one = false;
         // Else nothing that was sent can be why.
         if numbers.is_empty() {
             return None;
         }
-        match self.suspicion.broke(&numbers, self.aside.len()) {
+        let verdict = self.suspicion.broke(&numbers, self.aside.len());
+        self.has_broken_at_one = verdict == Verdict::GivenUp || self.suspicion.may_be_why();
+        match verdict {
             Verdict::GivenUp => self.again.pop_front().map(|numbered| (numbered.number, numbered.payload.len())),
             Verdict::Aside if self.again.len() + self.waiting.len() > 1 => {
                 self.aside.extend(self.again.pop_front());
@@ -273,6 +279,11 @@ impl Writer {
                 None
             }
         }
+    }
+
+    /// Whether a message may be why the last connection broke.
+    pub(super) const fn has_broken_at_one(&self) -> bool {
+        self.has_broken_at_one
     }
 
     /// When readers are to be told next; `None` when there is nothing to tell.
