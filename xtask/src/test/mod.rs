@@ -147,7 +147,8 @@ fn run_all(args: &Args, summary: &mut Summary) -> Result<()> {
     let cores = thread::available_parallelism()?.get();
     let leaves_cores = |job: &Job| cores > 1 && kind::is_sparing(&job.name);
     let (sparing, quiet): (Vec<Job>, Vec<Job>) = quiet.into_iter().partition(leaves_cores);
-    let may_yield = |job: &Job| !sparing.is_empty() && kind::is_yielding(&job.name);
+    // On a busy machine they are to hold, too.
+    let may_yield = |job: &Job| !args.busy && !sparing.is_empty() && kind::is_yielding(&job.name);
     let (yielding, together): (Vec<Job>, Vec<Job>) = together.into_iter().partition(may_yield);
     let busy = if args.busy { Some(Busy::on_each_core()?) } else { None };
     // One core more than there are, since none of them is busy all the time. Most tests mostly wait, so that it takes
