@@ -15,6 +15,9 @@ const BREAKS_ALONE: u32 = 3;
 /// Messages that wait, each of which broke a connection alone. When the next one does so as well, it is the connections
 /// and not the messages.
 const MOST_ASIDE: usize = 16;
+/// Messages in a row that a broker takes before those that were put aside are tried once more: where connections break
+/// now and then, and not at a message, so many hardly pass by chance.
+const PASSED: u32 = 8;
 /// So many connections in a row may each have broken at a message, as these rules go. Of more, messages are not why.
 const MOST_BREAKS: u32 = BREAKS + BREAKS_ALONE + MOST_ASIDE as u32;
 
@@ -28,7 +31,9 @@ pub(super) struct Suspicion {
     /// The message that was under way alone when the last connections broke, so many of them in a row.
     number: u64,
     alone: u32,
-    /// Those that were put aside. The broker has taken another one since, and now gets them once more.
+    /// Messages that were acknowledged since a connection broke.
+    passed: u32,
+    /// Those that were put aside. The broker has taken others since, and now gets them once more.
     on_trial: BTreeSet<u64>,
     given_up: u64,
     first_given_up: Option<u64>,
@@ -41,7 +46,7 @@ pub(super) enum Verdict {
     Again,
     /// The one goes again once the broker has taken another one.
     Aside,
-    /// The broker took another one and closed at this one all the same: it does not go again.
+    /// The broker took others and closed at this one all the same: it does not go again.
     GivenUp,
 }
 
@@ -54,6 +59,7 @@ impl Suspicion {
     /// A connection broke with these messages under way, at least one, while so many are aside.
     pub(super) fn broke(&mut self, under_way: &[u64], aside: usize) -> Verdict {
         let was_careful = self.careful_until > 0;
+        self.passed = 0;
         self.breaks = self.breaks.saturating_add(1);
         if self.breaks >= BREAKS {
             self.careful_until = under_way.iter().copied().fold(self.careful_until, u64::max);
@@ -84,7 +90,12 @@ impl Suspicion {
         }
     }
 
-    /// The broker has taken another one than these, which go once more.
+    /// Whether the broker takes so much that what was put aside can be told from what it takes.
+    pub(super) const fn lets_pass(&self) -> bool {
+        self.passed >= PASSED
+    }
+
+    /// The broker has taken others than these, which go once more.
     pub(super) fn put_on_trial(&mut self, numbers: impl Iterator<Item = u64>) {
         self.on_trial.extend(numbers);
     }
@@ -93,6 +104,7 @@ impl Suspicion {
     pub(super) fn confirmed(&mut self, number: u64) {
         self.on_trial.remove(&number);
         (self.breaks, self.alone) = (0, 0);
+        self.passed = self.passed.saturating_add(1);
         if number >= self.careful_until {
             self.careful_until = 0;
         }
@@ -145,6 +157,18 @@ mod tests {
         suspicion.put_on_trial([7].into_iter());
         assert_eq!((suspicion.most_under_way(), suspicion.broke(&[7], 0)), (1, Verdict::GivenUp));
         assert_eq!((suspicion.most_under_way(), suspicion.first_given_up()), (MOST_UNDER_WAY, Some(7)));
+    }
+
+    #[test]
+    fn what_was_put_aside_waits_until_eight_in_a_row_have_passed() {
+        let mut suspicion = of_seven();
+        (8..15).for_each(|number| suspicion.confirmed(number));
+        assert!(!suspicion.lets_pass());
+        suspicion.broke(&[15, 16], 1);
+        (15..22).for_each(|number| suspicion.confirmed(number));
+        assert!(!suspicion.lets_pass());
+        suspicion.confirmed(22);
+        assert!(suspicion.lets_pass());
     }
 
     #[test]
