@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -192,13 +193,25 @@ fn absolute(path: &Path) -> Result<PathBuf> {
     path.canonicalize().with_context(|| format!("cannot find {}", path.display()))
 }
 
+/// Removes what a directory has, and not the directory: another guest may be about to share it.
+fn empty(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let is_directory = entry.file_type()?.is_dir();
+        let removed = if is_directory { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) };
+        // Whoever else empties it may have been as quick.
+        removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
+    }
+    Ok(())
+}
+
 pub(super) fn place_for_files(asked: Option<&PathBuf>) -> Result<PathBuf> {
     let out = match asked {
         Some(out) => out.clone(),
         None => {
             let out = shell::target_dir()?.join("lab/out");
             if out.is_dir() {
-                fs::remove_dir_all(&out).with_context(|| format!("cannot empty {}", out.display()))?;
+                empty(&out).with_context(|| format!("cannot empty {}", out.display()))?;
             }
             out
         }

@@ -62,7 +62,8 @@ fn cases() -> Vec<Case> {
         case("one that skips none", slow(0, true), "...F....F"),
         case("LE 1M, whole packets", bulk(245, 3, |_| {}), "....F...."),
         case("LE 2M, whole packets", bulk(245, 5, |link| link.phy = [2; 2]), "...F....."),
-        case("data PDUs of 27 bytes", bulk(245, 1, |link| link.length = [27; 2]), "....FF..."),
+        // Ten exchanges leave a part of each event unused: with 15 ms the links that show the same carry 4.5 % more.
+        case("data PDUs of 27 bytes", bulk(245, 1, |link| link.length = [27; 2]), "...FFF..."),
         case("SDUs of 40 bytes", bulk(40, 12, |link| link.phy = [2; 2]), "......F.."),
         case("the peer answers after 60 ms", questions(60 * MS), "...F...F."),
         case("the peer answers at once", questions(MS / 10), "...F....."),
