@@ -54,6 +54,10 @@ const TIMING: &[(&str, &str)] = &[
         "no finding where nothing is held: on a busy core a round trip waits for its turn",
     ),
     (
+        "tautline::broker_pace a_broker_that_stops_is_told_from_a_reader_that_stops",
+        "each message has all stamps of the kernels: those of a reader that a busy core holds, too, come together",
+    ),
+    (
         "tautline::broker_pace what_the_broker_had_is_told_over_every_protocol",
         "no finding where nothing is held: a broker or a receiver that a busy core holds is one that holds",
     ),
