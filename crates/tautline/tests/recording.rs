@@ -136,6 +136,20 @@ fn drawn(svg: &str) -> Vec<String> {
     svg.lines().filter_map(inside).collect()
 }
 
+/// Without the paragraphs of events that were missed: so it is on some virtual machines, now and then.
+fn without_gaps(lines: &[String]) -> Vec<&String> {
+    let mut is_gap = false;
+    let mut left = Vec::new();
+    for line in lines {
+        is_gap |= ["Events were missed ", "The kernel left out "].iter().any(|of| line.trim_start().starts_with(of));
+        if !is_gap {
+            left.push(line);
+        }
+        is_gap &= !line.ends_with('.');
+    }
+    left
+}
+
 /// What they say, without figures: rows of less than 10 % and how often what let go are left out, since a busy machine
 /// has others. Broken lines are joined.
 fn words(lines: &[String]) -> Vec<String> {
@@ -145,9 +159,7 @@ fn words(lines: &[String]) -> Vec<String> {
         line.ends_with(" times") && share.is_some_and(|share: f64| share < 10.0)
     };
     let is_evidence = |line: &str| line.starts_with("    ");
-    // So it is on some virtual machines, now and then.
-    let is_gap = |line: &str| line.trim_start().starts_with("Events were missed ");
-    let said = lines.iter().filter(|line| !is_small(line) && !is_evidence(line) && !is_gap(line));
+    let said = without_gaps(lines).into_iter().filter(|line| !is_small(line) && !is_evidence(line));
     let is_figure = |word: &str| word.contains(|c: char| c.is_ascii_digit());
     let is_unit = |word: &str| matches!(word.trim_matches(['(', ')', ',', '.']), "ns" | "µs" | "ms" | "s" | "B" | "kB");
     said.flat_map(|line| line.split_whitespace())
