@@ -334,7 +334,9 @@ fn beside_another(stage: &Stage) {
                 sleep(Duration::from_millis(20));
                 stream.write_all(&[1]).unwrap();
                 stream.read_exact(&mut [0]).unwrap();
-                for _ in 0..40 {
+                // Many: once in some hundred the other one comes between the reader's turn and its read, and that time
+                // is the reader's.
+                for _ in 0..160 {
                     stream.write_all(&[1; 8]).unwrap();
                     sleep(Duration::from_millis(10));
                 }
@@ -367,22 +369,22 @@ fn traced(case: &Case, is_sick: bool) -> Result<(Vec<Value>, Duration), String> 
 fn held(directions: &[Value], is_one: impl Fn(&str) -> bool) -> f64 {
     let rows = directions.iter().flat_map(|direction| direction["breakdown"].as_array().unwrap());
     let held = rows.filter(|row| is_one(row["holder"].as_str().unwrap()));
-    held.map(held_ns).sum()
+    held.map(held_ns).sum::<u64>() as f64
 }
 
 /// Who holds how much in ms, and whether events were missed, in a line.
 fn rows(directions: &[Value]) -> String {
     let of_one = |direction: &Value| {
         let rows = direction["breakdown"].as_array().unwrap().iter();
-        let row = |row: &Value| format!("{} {:.3}", row["holder"].as_str().unwrap(), held_ns(row) / 1e6);
+        let row = |row: &Value| format!("{} {:.3}", row["holder"].as_str().unwrap(), held_ns(row) as f64 / 1e6);
         let gap = if has_gap(direction) { ", with a gap" } else { "" };
         rows.map(row).collect::<Vec<_>>().join(", ") + gap
     };
     directions.iter().map(of_one).collect::<Vec<_>>().join("; ")
 }
 
-fn held_ns(row: &Value) -> f64 {
-    row["held_ns"].as_u64().unwrap() as f64
+fn held_ns(row: &Value) -> u64 {
+    row["held_ns"].as_u64().unwrap()
 }
 
 /// Nobody holds what is not written yet, or is on its way.
@@ -419,11 +421,11 @@ fn found_ns(directions: &[Value]) -> f64 {
     found.map(|on| on["cost"]["held_ns"].as_u64().unwrap()).sum::<u64>() as f64
 }
 
-/// The longest stretch in ns that somebody has.
-fn longest(directions: &[Value], holder: &str) -> u64 {
+/// How many of the longest stretches that somebody has are as long as this.
+fn as_long(directions: &[Value], holder: &str, least: Duration) -> usize {
     let rows = directions.iter().flat_map(|direction| direction["breakdown"].as_array().unwrap());
     let stretches = rows.filter(|row| row["holder"] == holder).flat_map(|row| row["longest"].as_array().unwrap());
-    stretches.map(|stretch| stretch["held_ns"].as_u64().unwrap()).max().unwrap_or(0)
+    stretches.filter(|stretch| u128::from(held_ns(stretch)) >= least.as_nanos()).count()
 }
 
 fn found(directions: &[Value]) -> Vec<&str> {
@@ -471,8 +473,9 @@ fn judge(case: &Case) -> Result<Vec<String>, String> {
     check(found_ns(&all_cured) < 0.01 * all_held, "another cause is found where it is cured", &all_cured);
     check(took < NAMED_WITHIN, "named late", &sick);
     // The wait for the timer that sends something again is no delivery: this path takes 10 ms to and fro.
+    // A kernel that runs no program in some interrupts may hide one that was sent again, and nothing else tells of it.
     if case.ways[0] == LOSSY {
-        check(longest(&sick, "delivery") < 100_000_000, "delivered late", &sick);
+        check(as_long(&sick, "delivery", Duration::from_millis(100)) <= 1, "delivered late", &sick);
     }
     // The cured ones may be over in a millisecond, in which the moments between a write and its sending are much.
     // There are kernels that do not show all of their interrupts.
