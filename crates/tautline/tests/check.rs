@@ -171,14 +171,14 @@ fn a_server_that_does_not_start_or_ends_is_an_error_with_its_words() {
     assert!(why.contains("exit status: 7") && why.contains("no licence"), "{why}");
     let why = text(&with(&["/nowhere/server"]).stdout);
     assert!(why.contains("/nowhere/server can't be started"), "{why}");
-    // It never listens, and it has a child that ignores the wish.
+    // It never listens, and it has a child that ignores the wish: time enough to get there on a busy machine.
     let silent = gate.path("silent");
-    fs::write(&file, fs::read_to_string(&file).unwrap() + "[server]\nready_within = '300ms'\n").unwrap();
+    fs::write(&file, fs::read_to_string(&file).unwrap() + "[server]\nready_within = '3s'\n").unwrap();
     let script = format!("trap '' TERM; (trap '' TERM; echo $BASHPID >{}; sleep 60) & sleep 60", silent.display());
     let begin = Instant::now();
     let late = with(&["bash", "-c", &script]);
     assert!(text(&late.stdout).contains("takes no connection at tcp://127.0.0.1:"), "{}", text(&late.stdout));
-    assert!(begin.elapsed() < Duration::from_secs(10));
+    assert!(begin.elapsed() < Duration::from_secs(15));
     let child = fs::read_to_string(silent).unwrap();
     assert!(has_ended(child.trim()), "{child} still runs");
 }

@@ -150,16 +150,14 @@ fn without_gaps(lines: &[String]) -> Vec<&String> {
     left
 }
 
-/// What they say, without figures: rows of less than 10 % and how often what let go are left out, since a busy machine
-/// has others. Broken lines are joined.
+/// The rows of a breakdown that every run has; a busy machine has more, and they may be large.
+const ROWS: [&str; 2] = ["sending program (sender)", "Nagle's algorithm (sender)"];
+
+/// What they say, without figures: other rows and how often what let go are left out. Broken lines are joined.
 fn words(lines: &[String]) -> Vec<String> {
-    let is_small = |line: &str| {
-        let mut words = line.split_whitespace().rev();
-        let share = words.by_ref().find(|word| *word == "%").and_then(|_| words.next()).and_then(|of| of.parse().ok());
-        line.ends_with(" times") && share.is_some_and(|share: f64| share < 10.0)
-    };
+    let is_other = |line: &str| line.ends_with(" times") && !ROWS.iter().any(|row| line.trim_start().starts_with(row));
     let is_evidence = |line: &str| line.starts_with("    ");
-    let said = without_gaps(lines).into_iter().filter(|line| !is_small(line) && !is_evidence(line));
+    let said = without_gaps(lines).into_iter().filter(|line| !is_other(line) && !is_evidence(line));
     let is_figure = |word: &str| word.contains(|c: char| c.is_ascii_digit());
     let is_unit = |word: &str| matches!(word.trim_matches(['(', ')', ',', '.']), "ns" | "µs" | "ms" | "s" | "B" | "kB");
     said.flat_map(|line| line.split_whitespace())
