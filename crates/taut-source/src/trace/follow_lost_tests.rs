@@ -102,3 +102,41 @@ fn the_queue_of_a_connection_is_told_after_the_gap() {
     tell(&mut follower, &mut heard, back.long(at::LOST, 3));
     assert_eq!(gaps(&heard), 1, "told once");
 }
+
+/// The kernel sends again and tells of it, or no program runs at that moment; what it remembers of that shows with the
+/// next segment that comes.
+#[test]
+fn what_was_sent_again_unseen_is_a_gap() {
+    for (is_seen, expected) in [(true, 0), (false, 2)] {
+        let (mut follower, mut heard) = (follower(), Heard::default());
+        tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
+        let mut told = |what: What, out: u64, probe: u64, timer: u64| {
+            let mut made = Made::new(what, CLIENT);
+            made.set(Known::RetransOut, out).set(Known::TlpHighSeq, probe).long(at::TIMER, timer);
+            tell(&mut follower, &mut heard, made.segment(100, 500, 0, 100));
+        };
+        told(What::Receive, 1, 0, 0);
+        // The acknowledgement is worked in, and two more are sent again, the second after the first is counted.
+        told(What::Queue, 0, 0, DELACK);
+        for out in [0, 1] {
+            if is_seen {
+                told(What::Repeat, out, 0, 0);
+            }
+        }
+        for out in [2, 2, 1, 0] {
+            told(What::Receive, out, 0, 0);
+        }
+        // A probe, and what leaves meanwhile.
+        if is_seen {
+            told(What::Repeat, 0, 0, 0);
+        }
+        told(What::Queue, 0, 140, 0);
+        for probe in [140, 140, 0] {
+            told(What::Receive, 0, probe, 0);
+        }
+        // One that sends what is new is no repeat.
+        told(What::Queue, 0, 0, 0x711e);
+        told(What::Receive, 0, 180, 0);
+        assert_eq!(gaps(&heard), expected, "{is_seen}");
+    }
+}

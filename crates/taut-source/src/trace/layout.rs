@@ -40,6 +40,7 @@ pub(super) enum Known {
     CaState,
     Retransmits,
     ProbesOut,
+    TlpHighSeq,
     Type,
     Protocol,
     ReceiveQueued,
@@ -56,7 +57,7 @@ type Member = (Known, &'static str, &'static str);
 const COUNT: usize = Known::PipeRoom as usize + 1;
 
 /// Structure and member of each of TCP, in the order of [`Known`].
-const FIELDS: [Member; 31] = [
+const FIELDS: [Member; 32] = [
     (Known::Family, "sock", "__sk_common.skc_family"),
     (Known::State, "sock", "__sk_common.skc_state"),
     (Known::PortPair, "sock", "__sk_common.skc_portpair"),
@@ -88,6 +89,7 @@ const FIELDS: [Member; 31] = [
     (Known::CaState, "tcp_sock", "inet_conn.icsk_ca_state"),
     (Known::Retransmits, "tcp_sock", "inet_conn.icsk_retransmits"),
     (Known::ProbesOut, "tcp_sock", "inet_conn.icsk_probes_out"),
+    (Known::TlpHighSeq, "tcp_sock", "tlp_high_seq"),
 ];
 
 /// The same of a Unix socket, or one of UDP or Bluetooth.

@@ -22,6 +22,7 @@ mod program;
 mod queues;
 mod readers;
 mod record;
+mod repeats;
 mod scope;
 mod snapshot;
 mod tcp;

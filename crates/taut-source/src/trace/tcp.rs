@@ -12,6 +12,7 @@ use taut_time::{Duration, Instant};
 use super::last::Last;
 use super::layout::{Known, Layout};
 use super::record::{Record, Segment, What};
+use super::repeats::{Remembered, Repeats};
 use super::snapshot::{
     AFTER_FIN, CLOSED, PACING_NEEDED, Position, SYN_RECEIVED, SYN_SENT, Snapshot, ahead, later, state,
 };
@@ -59,6 +60,7 @@ pub(super) struct Socket {
     pub(super) seen_to: Option<u32>,
     /// Up to where segments were seen to come. None unless established: only then each is seen (`tcp_probe`).
     pub(super) heard_to: Option<u32>,
+    pub(super) repeats: Repeats,
     /// Up to where it was told to have come.
     pub(super) came_to: u32,
     /// When it was opened from the other end, if nothing was seen of it since.
@@ -123,6 +125,7 @@ impl Socket {
             has_unread: false,
             seen_to: None,
             heard_to: None,
+            repeats: Repeats::default(),
             came_to: number(if is_opening { Known::CopiedSeq } else { Known::RcvNxt }),
             opened_at: None,
             accept: Accept::NotSeen,
@@ -176,7 +179,10 @@ impl Socket {
         let is_established = get(Known::State) == ESTABLISHED;
         let is_asked = is_established && matches!(record.what, What::Queue | What::Receive);
         let is_unheard = is_asked && self.heard_to.is_some_and(|heard| ahead(now.rcv_nxt, heard) > 0);
-        if self.gaps != gaps || is_unseen || is_unheard {
+        // Or more was sent again than was seen to be.
+        let remembered = Remembered { out: number(Known::RetransOut), probe: number(Known::TlpHighSeq) };
+        let is_repeat_unseen = self.repeats.is_unseen(record.what, timer, remembered);
+        if self.gaps != gaps || is_unseen || is_unheard || is_repeat_unseen {
             self.gap(gaps, &mut events);
         }
         if is_asked {
