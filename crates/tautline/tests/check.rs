@@ -291,8 +291,9 @@ fn a_baseline_is_compared() {
 fn a_command_is_traced_and_its_causes_checked() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("a.toml");
+    // On a busy machine segments are sent again on loopback, too.
     let gate = |command: &str| {
-        let text = format!("[trace]\ncommand = {command}\n[findings]\nforbid = ['nagle_delayed_ack', 'loss']\n");
+        let text = format!("[trace]\ncommand = {command}\n[findings]\nforbid = ['nagle_delayed_ack', 'cork']\n");
         fs::write(&file, text).unwrap();
         run(&format!("check {} --json", file.display()))
     };

@@ -155,7 +155,8 @@ const ROWS: [&str; 2] = ["sending program (sender)", "Nagle's algorithm (sender)
 
 /// What they say, without figures: other rows and how often what let go are left out. Broken lines are joined.
 fn words(lines: &[String]) -> Vec<String> {
-    let is_other = |line: &str| line.ends_with(" times") && !ROWS.iter().any(|row| line.trim_start().starts_with(row));
+    let is_row = |line: &str| line.ends_with(" times") || line.split_whitespace().nth(1) == Some("others");
+    let is_other = |line: &str| is_row(line) && !ROWS.iter().any(|row| line.trim_start().starts_with(row));
     let is_evidence = |line: &str| line.starts_with("    ");
     let said = without_gaps(lines).into_iter().filter(|line| !is_other(line) && !is_evidence(line));
     let is_figure = |word: &str| word.contains(|c: char| c.is_ascii_digit());
