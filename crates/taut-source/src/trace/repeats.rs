@@ -20,7 +20,8 @@ impl Repeats {
     /// Whether something was sent again since, of which no record tells.
     pub(super) fn is_unseen(&mut self, what: What, timer: Option<Timer>, now: Remembered) -> bool {
         match what {
-            // Both are counted only after their records. A probe that is new data is sent by the timer, too.
+            // Both are counted only after their records. A probe that is new data is sent by the timer, too: one whose
+            // timer ran at the end of a call is not known by that, and is taken for unseen.
             What::Repeat => self.0 = None,
             What::Queue if timer.is_some_and(|timer| timer != Timer::DelayedAck) => self.0 = None,
             What::Queue => {
