@@ -27,6 +27,10 @@ done
 fn the_receivers_rule_of_credits_counts() {
     let Some(lab) = Lab::ready("the_receivers_rule_of_credits_counts") else { return };
     let mut command = lab.command(&["pair", "--kernel", "6.12", "--peer-kernel", "5.10", "--ci", "50ms", "--capture"]);
+    // With more credits than buffers 5.10 may send more than its controller takes: where packets of two priorities go
+    // at once, it counts on more free buffers than there are (`hci_sched_le`, net/bluetooth/hci_core.c; right since
+    // 6.11).
+    command.args(["--set", "peripheral.acl_buffers=64"]);
     let output = command.arg("--out").arg(lab.path("out")).args(["--", "sh", "-c", STREAMS]).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     let told = |direction: &str| fs::read_to_string(lab.path("out").join(format!("{direction}.json")));
@@ -44,7 +48,7 @@ fn the_receivers_rule_of_credits_counts() {
     for file in ["air.pcapng", "central.btsnoop", "peripheral.btsnoop"] {
         assert!(fs::metadata(lab.path("out").join(file)).unwrap().len() > 10_000, "{file}");
     }
-    assert!(stderr.contains("radio: {\"lateness_ns\""), "{stderr}");
+    assert!(stderr.contains("radio: {\"lateness_ns\"") && stderr.contains("\"packets_overflowed\":0"), "{stderr}");
     lab.assert_nothing_is_left();
 }
 

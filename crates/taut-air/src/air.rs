@@ -126,6 +126,11 @@ impl Air {
         })
     }
 
+    /// ACL packets of hosts that were lost, as they sent more of them than their controllers have buffers.
+    pub fn overflows(&self) -> u64 {
+        self.nodes.iter().map(|node| node.controller.overflows()).sum()
+    }
+
     /// The controller could not follow its host any more, and tells it (Hardware Error).
     pub fn lose_synchronisation(&mut self, now: Instant, number: usize, observer: &mut impl Observer) {
         self.run(now, observer);

@@ -5,7 +5,7 @@ use crate::time::Nanos;
 
 /// Bytes of an L2CAP basic header: length and channel.
 pub const L2CAP_HEADER_BYTES: usize = 4;
-/// Bytes of the SDU length in the first PDU of an SDU.
+/// Bytes of the SDU length in the first PDU of an SDU of a credit-based channel.
 pub const SDU_LENGTH_BYTES: usize = 2;
 
 /// All that the limit depends on.
@@ -21,6 +21,8 @@ pub struct Limit {
     pub ifs: Nanos,
     /// Bytes of one SDU.
     pub sdu: usize,
+    /// Bytes before it in its first PDU: [`SDU_LENGTH_BYTES`] of a credit-based channel, 0 of others.
+    pub header: usize,
     /// Longest information payload of an L2CAP PDU, SDU length included.
     pub mps: usize,
 }
@@ -29,7 +31,7 @@ impl Limit {
     /// Payload lengths of the link layer PDUs that carry one SDU, in order.
     pub fn pdus(&self) -> impl Iterator<Item = usize> {
         let length = self.length.max(MIN_LENGTH);
-        let (mut left, mps) = (self.sdu + SDU_LENGTH_BYTES, self.mps.max(1));
+        let (mut left, mps) = (self.sdu + self.header, self.mps.max(1));
         let mut frame = 0;
         core::iter::from_fn(move || {
             if frame == 0 {
@@ -92,12 +94,15 @@ mod tests {
 
     #[test]
     fn limits_of_the_usual_links() {
-        let limit = |phy, mic, sdu| Limit { phy, length: 251, mic, ifs: 150 * US, sdu, mps: 247 };
+        let header = SDU_LENGTH_BYTES;
+        let limit = |phy, mic, sdu| Limit { phy, length: 251, mic, ifs: 150 * US, sdu, header, mps: 247 };
         let kbps = |limit: Limit| (limit.bps() / 100.0) as u64 as f64 / 10.0;
         assert_eq!(kbps(limit(Phy::Le1M, false, 245)), 794.1);
         assert_eq!(kbps(limit(Phy::Le1M, false, 672)), 782.7);
         assert_eq!(kbps(limit(Phy::Le2M, true, 672)), 1358.9);
         assert_eq!(limit(Phy::Le1M, false, 672).pdus().collect::<alloc::vec::Vec<_>>(), [251, 251, 184]);
         assert_eq!(limit(Phy::Le1M, false, 245).quantised_bps(7_500 * US) as u64, 784_000);
+        let plain = |sdu| Limit { header: 0, ..limit(Phy::Le1M, false, sdu) };
+        assert_eq!([247, 248].map(|sdu| plain(sdu).pdus().count()), [1, 2]);
     }
 }

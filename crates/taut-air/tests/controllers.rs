@@ -299,3 +299,30 @@ proptest! {
         hosts.ok(CENTRAL, op::RESET, &[]);
     }
 }
+
+#[test]
+fn a_host_that_sends_more_than_there_are_buffers_is_told() {
+    let mut hosts = Hosts::new(&[("central.acl_buffers", "3")]);
+    let handles = hosts.connect(80);
+    let overflowed = |hosts: &mut Hosts| {
+        let told = |packet: &[u8]| (packet == [4, event::DATA_BUFFER_OVERFLOW, 1, 1]).then_some(());
+        std::iter::from_fn(|| hosts.take(CENTRAL, told)).count()
+    };
+    for sent in 1..=5_usize {
+        hosts.send_data(CENTRAL, handles, &[9; 20]);
+        assert_eq!(overflowed(&mut hosts), usize::from(sent > 3), "{sent}");
+    }
+    assert_eq!(hosts.air.overflows(), 2);
+    // What is in the buffers arrives, and then there is room again.
+    hosts.pass(300 * MS);
+    let arrived = |packet: &[u8]| {
+        matches!(PacketView::parse(packet), Ok(PacketView::Acl(acl)) if acl.data == [9; 20]).then_some(())
+    };
+    assert_eq!(std::iter::from_fn(|| hosts.take(PERIPHERAL, arrived)).count(), 3);
+    hosts.send_data(CENTRAL, handles, &[9; 20]);
+    hosts.pass(300 * MS);
+    assert_eq!((overflowed(&mut hosts), hosts.take(PERIPHERAL, arrived)), (0, Some(())));
+    // One for a link that there is not is no overflow.
+    (0..5).for_each(|_| hosts.send(CENTRAL, hci::acl(0x0b0, Boundary::FirstFromHost, &[1])));
+    assert_eq!((overflowed(&mut hosts), hosts.air.overflows()), (0, 2));
+}

@@ -105,12 +105,15 @@ pub(super) fn run(args: &PairCommand, peer_kernel: Series) -> Result<u8> {
         }
         thread::sleep(LOOK_PERIOD);
     };
-    if matches!(ending, Ending::Exited(_)) {
-        eprintln!("radio: {}", radio.finish()?);
-    } else {
+    let is_over = matches!(ending, Ending::Exited(_));
+    let code = code(ending, &made.kernel, guest.timeout);
+    if !is_over || code != 0 {
         radio.tell()?;
     }
-    Ok(code(ending, &made.kernel, guest.timeout))
+    if is_over {
+        eprintln!("radio: {}", radio.finish()?);
+    }
+    Ok(code)
 }
 
 fn script(pair: &PairArgs, text: &str, parts: &[(&str, &str)]) -> Result<Vec<String>> {

@@ -45,6 +45,11 @@ impl Controller {
         &self.config
     }
 
+    /// ACL packets of the host that were lost as there was no buffer left for them.
+    pub const fn overflows(&self) -> u64 {
+        self.overflows
+    }
+
     /// When [`poll`](Self::poll) has something to do at the latest.
     pub fn deadline(&self) -> Option<Instant> {
         deadline(self.due())
@@ -375,6 +380,12 @@ impl Controller {
         self.tell_host(hci::le_event(hci::event::LE_CONNECTION_COMPLETE, &parameters));
     }
 
+    /// The host sent an ACL packet for which there is no buffer: it is lost, and the host is told.
+    fn overflow(&mut self) {
+        self.overflows += 1;
+        self.tell_host(hci::data_buffer_overflow());
+    }
+
     fn host(&mut self, now: Instant, packet: Vec<u8>) {
         match PacketView::parse(&packet) {
             Ok(PacketView::Acl(acl)) if acl.handle >= classic::FIRST_HANDLE => {
@@ -383,13 +394,13 @@ impl Controller {
             Ok(PacketView::Acl(acl)) => {
                 let index = usize::from(acl.handle.wrapping_sub(FIRST_HANDLE));
                 let sound = !acl.data.is_empty() && acl.data.len() <= self.config.acl_size.into();
-                // A host that sends more than there are buffers, or longer ones, loses them.
-                if sound
-                    && self.occupied < self.config.acl_buffers
-                    && let Some(link) = self.links.get_mut(index).filter(|link| !link.is_gone())
-                {
+                // A host that sends longer ones than there are buffers for loses them.
+                let Some(link) = self.links.get_mut(index).filter(|link| sound && !link.is_gone()) else { return };
+                if self.occupied < self.config.acl_buffers {
                     self.occupied += 1;
                     link.enqueue(now, packet);
+                } else {
+                    self.overflow();
                 }
             }
             Ok(PacketView::Command { opcode, parameters }) => {

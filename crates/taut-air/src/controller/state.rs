@@ -42,6 +42,8 @@ pub struct Controller {
     pub(super) unreported: Vec<u16>,
     /// ACL packets in the buffers or not reported.
     pub(super) occupied: u16,
+    /// ACL packets for which there was no buffer, since it was made.
+    pub(super) overflows: u64,
     /// The link whose packet is coming in.
     pub(super) receiving: Option<usize>,
     pub(super) classic: Classic,
@@ -69,6 +71,7 @@ impl Controller {
             default_phys: ALL_PHYS,
             unreported: Vec::new(),
             occupied: 0,
+            overflows: 0,
             receiving: None,
             due: NEVER,
         }

@@ -59,6 +59,12 @@ pub fn hardware_error(code: u8) -> Vec<u8> {
     event_packet(event::HARDWARE_ERROR, &[code], &[])
 }
 
+/// Data Buffer Overflow: the host sent more ACL packets than the controller has buffers.
+pub fn data_buffer_overflow() -> Vec<u8> {
+    const ACL: u8 = 0x01;
+    event_packet(event::DATA_BUFFER_OVERFLOW, &[ACL], &[])
+}
+
 /// LE Meta event.
 pub fn le_event(subevent: u8, parameters: &[u8]) -> Vec<u8> {
     event_packet(event::LE_META, &[subevent], parameters)

@@ -12,6 +12,8 @@ pub const COMMAND_STATUS: u8 = 0x0f;
 pub const HARDWARE_ERROR: u8 = 0x10;
 /// Number Of Completed Packets.
 pub const COMPLETED_PACKETS: u8 = 0x13;
+/// Data Buffer Overflow.
+pub const DATA_BUFFER_OVERFLOW: u8 = 0x1a;
 /// Encryption Key Refresh Complete.
 pub const ENCRYPTION_KEY_REFRESH: u8 = 0x30;
 /// LE Meta.

@@ -8,7 +8,8 @@ mod h4;
 mod packet;
 
 pub use build::{
-    acl, acl_header, command, command_complete, command_status, completed_packets, hardware_error, le_event,
+    acl, acl_header, command, command_complete, command_status, completed_packets, data_buffer_overflow,
+    hardware_error, le_event,
 };
 pub(crate) use build::{disconnection_complete, event_packet};
 pub use h4::{H4Error, H4Received, H4Receiver};

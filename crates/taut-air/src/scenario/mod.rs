@@ -10,7 +10,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::controller::{ClassicConfig, Completion, ControllerConfig};
-use crate::limit::Limit;
+use crate::limit::{Limit, SDU_LENGTH_BYTES};
 use crate::phy::{MAX_LENGTH, MIN_LENGTH, Phy};
 use crate::role::Role;
 use crate::time::{MS, Nanos, SECOND, US};
@@ -90,6 +90,7 @@ impl Scenario {
             mic: self.encrypted,
             ifs: self.ifs,
             sdu: usize::from(self.side(receiver).host.mtu).min(block),
+            header: SDU_LENGTH_BYTES,
             mps: self.mps(receiver).into(),
         }
     }

@@ -80,6 +80,8 @@ pub struct LiveFigures {
     pub from_hosts: u64,
     /// HCI packets that no host took, because its adapter was down or nobody was there.
     pub lost: u64,
+    /// ACL packets of hosts that were lost, as they sent more of them than their controllers have buffers.
+    pub overflowed: u64,
 }
 
 /// Why a radio can't be.
@@ -236,6 +238,7 @@ impl LiveRadio {
             to_hosts: self.to_hosts,
             from_hosts: self.from_hosts,
             lost: self.lost,
+            overflowed: self.air.overflows(),
         }
     }
 }

@@ -142,10 +142,10 @@ impl Controller {
     pub(super) fn classic_data(&mut self, now: Instant, handle: u16, boundary: Boundary, data: &[u8]) {
         let config = self.config.classic;
         let sound = !data.is_empty() && data.len() <= config.acl_size.into();
-        let Some(index) = self.classic.line(handle).filter(|_| sound && self.classic.occupied < config.acl_buffers)
-        else {
-            return;
-        };
+        let Some(index) = self.classic.line(handle).filter(|_| sound) else { return };
+        if self.classic.occupied >= config.acl_buffers {
+            return self.overflow();
+        }
         let (start, flushable) = match boundary {
             Boundary::FirstFromHost => (true, false),
             Boundary::FirstFromController => (true, true),

@@ -181,17 +181,18 @@ fn tell(controllers: &[LiveController], scenario: &Scenario, json: bool) -> anyh
 }
 
 fn conclude(figures: &LiveFigures, json: bool) -> anyhow::Result<Code> {
-    let LiveFigures { lateness, to_hosts, from_hosts, lost } = figures;
+    let LiveFigures { lateness, to_hosts, from_hosts, lost, overflowed } = figures;
     let at = |q: f64| lateness.quantile(q).and_then(Quantile::time).unwrap_or(0);
     if json {
         let late =
             json!({ "p50": at(0.5), "p99": at(0.99), "p999": at(0.999), "max": at(1.0), "count": lateness.count() });
-        let line = json!({ "packets_to_hosts": to_hosts, "packets_from_hosts": from_hosts, "packets_lost": lost,
+        let line = json!({ "packets_to_hosts": to_hosts, "packets_from_hosts": from_hosts, "packets_lost": lost, "packets_overflowed": overflowed,
                            "lateness_ns": late });
         output::print(&format!("{line}\n"))?;
     } else {
         output::print(&format!(
-            "{from_hosts} packets from hosts, {to_hosts} to them, {lost} to adapters that were down or hosts that were not there; hosts served late by \
+            "{from_hosts} packets from hosts, {to_hosts} to them, {lost} to adapters that were down or hosts that were not there, {overflowed} for which a \
+             controller had no buffer; hosts served late by \
              {} us (p50), {} us (p99), {} us at most\n",
             at(0.5) / 1000,
             at(0.99) / 1000,
