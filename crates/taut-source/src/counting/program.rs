@@ -8,6 +8,7 @@ use taut_bpf::{Btf, Field, helper};
 
 use super::entry::{BYTES, INET6, What, at};
 use crate::trace::error::Error;
+use crate::trace::layout::{REPEATS, error_of_repeats};
 
 use R::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 
@@ -135,18 +136,12 @@ pub(super) struct Hook {
 
 /// Where it is known who opens a connection: without it, what befalls a short one has no name.
 pub(super) const OPENS: &str = "inet_sock_set_state";
-const REPEATS: &str = "tcp_retransmit_skb";
 
 pub(super) const HOOKS: [Hook; 3] = [
     Hook { name: OPENS, arguments: &["sock"], code: |plan, _| plan.state() },
-    Hook { name: REPEATS, arguments: &["sock", "sk_buff"], code: |plan, btf| plan.repeat(tells_errors(btf)) },
+    Hook { name: REPEATS, arguments: &["sock", "sk_buff"], code: |plan, btf| plan.repeat(error_of_repeats(btf)) },
     Hook { name: "tcp_receive_reset", arguments: &["sock"], code: |plan, _| plan.reset() },
 ];
-
-/// Newer kernels tell of segments as well that the host itself did not take, by a third argument.
-fn tells_errors(btf: &Btf) -> bool {
-    btf.tracepoint(REPEATS).is_some_and(|arguments| arguments.len() > 2)
-}
 
 impl Plan {
     fn write(&self, body: impl FnOnce(&mut Writer<'_>)) -> Vec<Instruction> {
@@ -192,12 +187,12 @@ impl Plan {
     }
 
     /// `tcp_retransmit_skb(sk, skb)`, or `tcp_retransmit_skb(sk, skb, error)`
-    fn repeat(&self, tells_errors: bool) -> Vec<Instruction> {
+    fn repeat(&self, error: Option<i16>) -> Vec<Instruction> {
         self.write(|w| {
             let (opens, end) = (w.a.label(), w.end);
             w.a.load(Width::B8, R6, R1, 0);
-            if tells_errors {
-                w.a.load(Width::B8, R7, R1, 16);
+            if let Some(error) = error {
+                w.a.load(Width::B8, R7, R1, error);
                 // Any number of 32 bits but 0, as kernels without it tell only of what was sent.
                 w.a.alu_imm(Alu::ShiftLeft, R7, 32);
                 w.a.jump_if_imm(Jump::Unequal, R7, 0, end);

@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// Any function that is not the one of delayed acknowledgements.
+const OTHER_TIMER: u64 = 0x711e;
+
 /// A record of no socket, with so many lost before it.
 fn bare(what: What, socket: u64, lost: u64) -> Made {
     let mut made = Made::new(what, socket);
@@ -103,40 +106,114 @@ fn the_queue_of_a_connection_is_told_after_the_gap() {
     assert_eq!(gaps(&heard), 1, "told once");
 }
 
+/// What the kernel remembers of repeats, as the records of one connection show it.
+struct Remembering {
+    follower: Follower,
+    heard: Heard,
+    /// Up to where data has left.
+    sent: u64,
+}
+
+impl Remembering {
+    fn new() -> Self {
+        let (mut follower, mut heard) = (follower(), Heard::default());
+        tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
+        Self { follower, heard, sent: 100 }
+    }
+
+    fn told(&mut self, what: What, out: u64, probe: u64) {
+        self.record(what, out, probe, 0, 0);
+    }
+
+    /// A segment of so many new bytes leaves, sent by a timer, or by none (0).
+    fn leaves(&mut self, bytes: u32, out: u64, probe: u64, timer: u64) {
+        self.record(What::Queue, out, probe, timer, bytes);
+        self.sent += u64::from(bytes);
+    }
+
+    fn record(&mut self, what: What, out: u64, probe: u64, timer: u64, bytes: u32) {
+        let mut made = Made::new(what, CLIENT);
+        made.set(Known::RetransOut, out).set(Known::TlpHighSeq, probe).long(at::TIMER, timer);
+        made.set(Known::SndNxt, self.sent).set(Known::WriteSeq, self.sent + u64::from(bytes));
+        tell(&mut self.follower, &mut self.heard, made.segment(self.sent as u32, 500, bytes, 100));
+    }
+
+    fn gaps(&self) -> usize {
+        gaps(&self.heard)
+    }
+}
+
 /// The kernel sends again and tells of it, or no program runs at that moment; what it remembers of that shows with the
 /// next segment that comes.
 #[test]
 fn what_was_sent_again_unseen_is_a_gap() {
     for (is_seen, expected) in [(true, 0), (false, 2)] {
-        let (mut follower, mut heard) = (follower(), Heard::default());
-        tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
-        let mut told = |what: What, out: u64, probe: u64, timer: u64| {
-            let mut made = Made::new(what, CLIENT);
-            made.set(Known::RetransOut, out).set(Known::TlpHighSeq, probe).long(at::TIMER, timer);
-            tell(&mut follower, &mut heard, made.segment(100, 500, 0, 100));
-        };
-        told(What::Receive, 1, 0, 0);
+        let mut connection = Remembering::new();
+        connection.told(What::Receive, 1, 0);
         // The acknowledgement is worked in, and two more are sent again, the second after the first is counted.
-        told(What::Queue, 0, 0, DELACK);
+        connection.leaves(0, 0, 0, DELACK);
         for out in [0, 1] {
             if is_seen {
-                told(What::Repeat, out, 0, 0);
+                connection.told(What::Repeat, out, 0);
             }
         }
         for out in [2, 2, 1, 0] {
-            told(What::Receive, out, 0, 0);
+            connection.told(What::Receive, out, 0);
         }
         // A probe, and what leaves meanwhile.
         if is_seen {
-            told(What::Repeat, 0, 0, 0);
+            connection.told(What::Repeat, 0, 0);
         }
-        told(What::Queue, 0, 140, 0);
+        connection.leaves(0, 0, 140, 0);
         for probe in [140, 140, 0] {
-            told(What::Receive, 0, probe, 0);
+            connection.told(What::Receive, 0, probe);
         }
         // One that sends what is new is no repeat.
-        told(What::Queue, 0, 0, 0x711e);
-        told(What::Receive, 0, 180, 0);
-        assert_eq!(gaps(&heard), expected, "{is_seen}");
+        connection.leaves(80, 0, 0, OTHER_TIMER);
+        connection.told(What::Receive, 0, 180);
+        assert_eq!(connection.gaps(), expected, "{is_seen}");
     }
+}
+
+#[test]
+fn the_first_of_two_repeats_was_unseen() {
+    let mut connection = Remembering::new();
+    connection.told(What::Receive, 0, 0);
+    connection.told(What::Repeat, 1, 0);
+    connection.told(What::Receive, 2, 0);
+    assert_eq!(connection.gaps(), 1);
+}
+
+/// The queue's record is there, and the one that says what it was is not.
+#[test]
+fn a_repeat_by_a_timer_may_be_unseen() {
+    let mut connection = Remembering::new();
+    connection.told(What::Receive, 0, 0);
+    connection.leaves(0, 0, 0, OTHER_TIMER);
+    connection.told(What::Receive, 1, 0);
+    assert_eq!(connection.gaps(), 1);
+}
+
+#[test]
+fn two_probes_up_to_the_same_byte_are_two() {
+    let mut connection = Remembering::new();
+    for probe in [140, 140, 140] {
+        connection.told(What::Receive, 0, probe);
+    }
+    connection.leaves(0, 0, 0, 0);
+    connection.told(What::Receive, 0, 140);
+    assert_eq!(connection.gaps(), 1);
+}
+
+#[test]
+fn what_was_sent_again_within_a_gap_is_no_second_one() {
+    let mut connection = Remembering::new();
+    connection.told(What::Receive, 0, 0);
+    let mut back = Made::new(What::Receive, CLIENT);
+    back.set(Known::RetransOut, 1).set(Known::SndNxt, 100).set(Known::WriteSeq, 100).long(at::LOST, 3);
+    tell(&mut connection.follower, &mut connection.heard, back.segment(100, 500, 0, 100));
+    connection.told(What::Receive, 1, 0);
+    assert_eq!(connection.gaps(), 1);
+    connection.told(What::Receive, 2, 0);
+    assert_eq!(connection.gaps(), 2);
 }

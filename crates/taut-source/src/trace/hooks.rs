@@ -8,6 +8,7 @@ use taut_bpf::sys::{self, ProgramKind, Purpose};
 use taut_bpf::{BpfError, Btf};
 
 use super::error::Error;
+use super::layout::REPEATS;
 use super::record::What;
 use super::scope::Scope;
 use super::writer::Plan;
@@ -89,13 +90,9 @@ pub(super) const HOOKS: [Hook; 19] = [
         is_needed: false,
         code: |plan| plan.offsets.device_queue.map(|queue| plan.start(queue)),
     },
+    // Without it whatever is sent again is a gap: it is attached before what tells of segments, and detached after.
+    Hook { name: REPEATS, arguments: &["sock", "sk_buff"], is_needed: true, code: |plan| Some(plan.repeat()) },
     Hook { name: "net_dev_queue", arguments: &["sk_buff"], is_needed: true, code: |plan| Some(plan.queue()) },
-    Hook {
-        name: "tcp_retransmit_skb",
-        arguments: &["sock", "sk_buff"],
-        is_needed: false,
-        code: |plan| Some(plan.repeat()),
-    },
     Hook { name: "sk_data_ready", arguments: &["sock"], is_needed: false, code: |plan| Some(plan.ready()) },
     Hook { name: "tcp_probe", arguments: &["sock", "sk_buff"], is_needed: true, code: |plan| Some(plan.receive()) },
 ];
@@ -111,7 +108,7 @@ pub(super) const WRITERS: [&str; 12] = [
     "sock_recv_length",
     STARTS,
     "net_dev_queue",
-    "tcp_retransmit_skb",
+    REPEATS,
     "sk_data_ready",
     "tcp_probe",
 ];

@@ -308,10 +308,21 @@ pub(super) struct Offsets {
     pub(super) inode_mode: u32,
     pub(super) socket_sk: u32,
     pub(super) first_argument: u32,
+    /// [`error_of_repeats`]
+    pub(super) repeat_error: Option<i16>,
     /// Whether a socket is a part of a connection of MPTCP, where the kernel has that.
     pub(super) is_mptcp: Option<Field>,
     pub(super) timer_function: Option<u32>,
     pub(super) hrtimer_function: Option<u32>,
+}
+
+/// The tracepoint of a segment that is sent again.
+pub(crate) const REPEATS: &str = "tcp_retransmit_skb";
+
+/// Where the arguments of [`REPEATS`] have the error of a segment that the host itself did not take; none where the
+/// kernel does not tell of those.
+pub(crate) fn error_of_repeats(btf: &Btf) -> Option<i16> {
+    btf.tracepoint(REPEATS).filter(|arguments| arguments.len() > 2).map(|_| 16)
 }
 
 /// The register of the first argument of a system call in `struct pt_regs`.
@@ -355,6 +366,7 @@ impl Offsets {
             inode_mode: byte("inode", "i_mode")?,
             socket_sk: byte("socket", "sk")?,
             first_argument: byte("pt_regs", FIRST_ARGUMENT)?,
+            repeat_error: error_of_repeats(btf),
             is_mptcp: btf.field("tcp_sock", "is_mptcp").filter(|field| field.bits > 0),
             timer_function: btf.field("timer_list", "function").map(Field::byte),
             hrtimer_function: btf.field("hrtimer", "function").map(Field::byte),

@@ -11,7 +11,7 @@ mod follow;
 mod hci;
 pub(crate) mod hooks;
 mod last;
-mod layout;
+pub(crate) mod layout;
 mod maps;
 mod marks;
 pub(crate) mod memory;
@@ -355,7 +355,8 @@ impl Tracer {
 
     /// Takes the programs out of the kernel and hands over the rest.
     pub fn stop(&mut self, sink: &mut impl Sink) {
-        self.links.clear();
+        // Those that undo something stand first, and go last.
+        self.links.drain(..).rev().for_each(drop);
         self.read(sink);
         self.look_for_listeners(true, sink);
         let (lost, now) = (self.lost(), clock::now());

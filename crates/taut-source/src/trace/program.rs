@@ -268,6 +268,12 @@ impl Plan<'_> {
     pub(super) fn repeat(&self) -> Vec<Instruction> {
         self.write(|w| {
             w.a.load(Width::B8, R7, R1, 0);
+            if let Some(error) = self.offsets.repeat_error {
+                w.a.load(Width::B8, R8, R1, error);
+                // A number of 32 bits.
+                w.a.alu_imm(Alu::ShiftLeft, R8, 32);
+                w.a.jump_if_imm(Jump::Unequal, R8, 0, w.end);
+            }
             w.known();
             w.begin(What::Repeat);
             w.submit();

@@ -1,7 +1,5 @@
 //! Whether all that a socket sent again was seen: there are kernels that run no program in some interrupts.
 
-use taut_event::Timer;
-
 use super::record::What;
 
 /// What the kernel remembered of it at the last record that can be compared with.
@@ -18,23 +16,26 @@ pub(super) struct Remembered {
 
 impl Repeats {
     /// Whether something was sent again since, of which no record tells.
-    pub(super) fn is_unseen(&mut self, what: What, timer: Option<Timer>, now: Remembered) -> bool {
+    pub(super) fn is_unseen(&self, what: What, now: Remembered) -> bool {
+        // Calls look without the socket's lock.
+        let is_comparable = matches!(what, What::Queue | What::Receive | What::Repeat);
+        let is_new = |before: Remembered| now.out > before.out || (now.probe != 0 && now.probe != before.probe);
+        is_comparable && self.0.is_some_and(is_new)
+    }
+
+    /// What the next record is compared with; `is_probe`: what leaves may be a loss probe that is new data.
+    pub(super) fn remember(&mut self, what: What, is_probe: bool, now: Remembered) {
         match what {
-            // Both are counted only after their records. A probe that is new data is sent by the timer, too: one whose
-            // timer ran at the end of a call is not known by that, and is taken for unseen.
+            // Both are counted only after their records.
             What::Repeat => self.0 = None,
-            What::Queue if timer.is_some_and(|timer| timer != Timer::DelayedAck) => self.0 = None,
+            What::Queue if is_probe => self.0 = None,
             What::Queue => {
                 if let Some(before) = &mut self.0 {
-                    before.out = before.out.min(now.out);
+                    *before = Remembered { out: before.out.min(now.out), probe: now.probe };
                 }
             }
-            What::Receive => {
-                let is_new = |before: Remembered| now.out > before.out || (now.probe != 0 && now.probe != before.probe);
-                return self.0.replace(now).is_some_and(is_new);
-            }
+            What::Receive => self.0 = Some(now),
             _ => {}
         }
-        false
     }
 }

@@ -181,10 +181,15 @@ impl Socket {
         let is_unheard = is_asked && self.heard_to.is_some_and(|heard| ahead(now.rcv_nxt, heard) > 0);
         // Or more was sent again than was seen to be.
         let remembered = Remembered { out: number(Known::RetransOut), probe: number(Known::TlpHighSeq) };
-        let is_repeat_unseen = self.repeats.is_unseen(record.what, timer, remembered);
+        let is_repeat_unseen = self.repeats.is_unseen(record.what, remembered);
         if self.gaps != gaps || is_unseen || is_unheard || is_repeat_unseen {
             self.gap(gaps, &mut events);
         }
+        // A loss probe that is new data is sent by a timer, too: one whose timer ran at the end of a call is not known
+        // by that, and is taken for unseen.
+        let is_of_timer = timer.is_some_and(|timer| timer != Timer::DelayedAck);
+        let is_probe = is_of_timer && ahead(record.segment.end, now.snd_nxt) > 0;
+        self.repeats.remember(record.what, is_probe, remembered);
         if is_asked {
             let came = if record.what == What::Receive { record.segment.end } else { now.rcv_nxt };
             let before = self.heard_to.unwrap_or(now.rcv_nxt);
@@ -267,6 +272,7 @@ impl Socket {
         self.sent.clear();
         self.calls.clear();
         self.small = None;
+        self.repeats = Repeats::default();
         events.tell(Direction::Forward, Happened::Gap, 0, 0);
     }
 

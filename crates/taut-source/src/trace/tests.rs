@@ -68,7 +68,7 @@ fn a_hook_with_other_arguments_is_refused_by_name() {
     let (layout, offsets) = (Layout::of(&btf).unwrap(), Offsets::of(&btf).unwrap());
     let plan =
         Plan { layout: &layout, others: None, offsets, maps: maps.numbers(), scope: Scope::Processes, cast: None };
-    let hook = |name, arguments| Hook { name, arguments, is_needed: true, code: |plan| Some(plan.repeat()) };
+    let hook = |name, arguments| Hook { name, arguments, is_needed: true, code: |plan| Some(plan.receive()) };
     let refused = |hook: &Hook| attach(hook, &plan, &btf).unwrap_err().to_string();
     assert!(
         refused(&hook("tcp_probe", &["sk_buff"])).contains("tcp_probe"),
