@@ -174,13 +174,15 @@ fn the_kernel_is_told_to_find_out_who_vanishes() {
     // The pipe's own two sockets: the one that has `near` as its peer, and the one that went to `far`.
     let ours = [(1, near.local_addr().unwrap()), (0, from)];
     for (column, address) in ours.map(|(column, address)| (column, format!(":{:04X}", address.port()))) {
-        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-        let timers = table.lines().filter_map(|line| {
-            let fields: Vec<&str> = line.split_whitespace().collect();
-            (fields[1 + column].ends_with(&address) && fields[3] == "01").then(|| fields[5].to_owned())
+        // The table is read part by part: while others open and close connections, it may lack a row, or have it twice.
+        let table = || std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let timer = std::iter::repeat_with(table).take(100).find_map(|table| {
+            table.lines().find_map(|line| {
+                let fields: Vec<&str> = line.split_whitespace().collect();
+                (fields[1 + column].ends_with(&address) && fields[3] == "01").then(|| fields[5].to_owned())
+            })
         });
-        let timers: Vec<String> = timers.collect();
-        let [timer] = &timers[..] else { panic!("{address} in {table}") };
+        let timer = timer.unwrap_or_else(|| panic!("{address} is not in /proc/net/tcp"));
         let due = timer.strip_prefix(KEEPALIVE).unwrap_or_else(|| panic!("no keepalive: {timer}"));
         assert!(u64::from_str_radix(due, 16).unwrap() <= 60 * HERTZ, "{timer}");
     }

@@ -138,15 +138,14 @@ fn taut_echo_is_scraped_and_its_first_line_read_back() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("lines");
     let (server, port) = (Serve::start("tcp://127.0.0.1:0"), free_port());
-    // What is served for three seconds is of the first interval alone.
+    // What is served for three seconds is of the first interval alone, and is scraped by then.
+    let prometheus = Prometheus::start(test, &format!("127.0.0.1:{port}"), true).unwrap();
     let line = format!(
         "echo {} --rate 500 --place free --every 3s --prometheus {port} --jsonl {}",
         server.endpoint(0),
         file.display()
     );
     let mut child = taut().args(words(&line)).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    wait_for_tcp(([127, 0, 0, 1], port).into());
-    let prometheus = Prometheus::start(test, &format!("127.0.0.1:{port}"), true).unwrap();
     for metric in ["taut_round_trip_seconds", "taut_response_seconds"] {
         let of_first = |expression: &str| {
             // At whatever time this is asked, it is of the scrape in which one interval was there.

@@ -51,6 +51,15 @@ fn write_write_read_with(is_nodelay: bool, more: &[&str]) -> (Value, u16) {
     (trace.finish(), own)
 }
 
+/// Each write of [`write_write_read`] and each of its bytes, or that events were missed.
+fn all_is_told_of(direction: &Value) {
+    let told = ["writes", "bytes"].map(|what| direction[what].as_u64().unwrap());
+    let all = [2 * 40, 40 * (16 + 48)];
+    // A thread that wakes up in the middle of another one's program has its own left out by the kernel.
+    let is_right = if has_gap(direction) { told[0] <= all[0] && told[1] <= all[1] } else { told == all };
+    assert!(is_right, "{direction:#}");
+}
+
 #[test]
 fn nagle_against_a_delayed_ack_is_named_with_who_let_go() {
     if !may_trace("nagle_against_a_delayed_ack_is_named_with_who_let_go") {
@@ -64,10 +73,7 @@ fn nagle_against_a_delayed_ack_is_named_with_who_let_go() {
     // The kernel acknowledges the first segments of a connection at once.
     let held = direction["held_writes"].as_u64().unwrap();
     assert!(held >= 20, "{document:#}");
-    assert_eq!(direction["writes"].as_u64(), Some(80));
-    if !has_gap(direction) {
-        assert_eq!(direction["bytes"].as_u64(), Some(40 * 64), "{document:#}");
-    }
+    all_is_told_of(direction);
     let hides = std::fs::read_to_string("/proc/sys/kernel/kptr_restrict").is_ok_and(|value| value.trim() == "2");
     if !hides && is_root() {
         let by_timer = direction["released"]["ack_by_delayed_ack_timer"].as_u64().unwrap();
@@ -85,8 +91,8 @@ fn with_nodelay_the_same_program_has_no_such_finding() {
     let (document, port) = write_write_read(true);
     let direction = sent_by(&document, port);
     is_clear_of_nagle(direction);
-    let held = if has_gap(direction) { direction["held_writes"].as_u64() } else { Some(0) };
-    assert_eq!((direction["writes"].as_u64(), direction["held_writes"].as_u64()), (Some(80), held), "{document:#}");
+    all_is_told_of(direction);
+    assert!(has_gap(direction) || direction["held_writes"] == 0, "{document:#}");
 }
 
 #[test]

@@ -159,7 +159,8 @@ fn until_up(code: &str) -> String {
         let (_, rest) = address.split(' ').next()?.rsplit_once(':')?;
         rest.parse::<u16>().ok()
     });
-    port.map(until_listening).unwrap_or_default()
+    let broker = code.strip_prefix("mosquitto -p ").and_then(|rest| rest.split(' ').next()?.parse().ok());
+    port.or(broker).map(until_listening).unwrap_or_default()
 }
 
 /// Waits until somebody listens at a port of TCP in this network, which no connection has to find out.
