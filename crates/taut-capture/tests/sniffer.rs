@@ -171,6 +171,20 @@ fn what_the_link_layer_agrees_on_is_read_while_it_is_in_clear() {
     assert!(kept.link.is_encrypted && !kept.link.is_over);
 }
 
+#[test]
+fn a_latency_holds_from_the_instant_of_its_update_on() {
+    // LL_CONNECTION_UPDATE_IND in the first event: the interval as it is, latency 9, from event 7 on.
+    let update = [3, 12, 0, 1, 0, 0, 24, 0, 9, 0, 100, 0, 7, 0];
+    let mut packets = vec![(0, air(ADVERTISING, &connect())), (INTERVAL, air(LINK, &update))];
+    for event in 1..8 {
+        let (kept, _) = follow(251, &packets);
+        assert_eq!((kept.link.interval_ns, kept.link.latency), (INTERVAL, Some(4)), "{event}");
+        packets.push(((event + 1) * INTERVAL, air(LINK, &data(event % 2 == 1, false, b""))));
+    }
+    let (kept, _) = follow(251, &packets);
+    assert_eq!((kept.link.interval_ns, kept.link.latency), (INTERVAL, Some(9)));
+}
+
 proptest! {
     /// Whatever stands behind the header of a sniffer is read to its end.
     #[test]

@@ -254,6 +254,21 @@ pub enum AttKind {
     OtherResponse,
 }
 
+impl AttKind {
+    /// Whether it answers something: a response, an error, or a confirmation.
+    pub const fn is_answer(self) -> bool {
+        matches!(
+            self,
+            Self::Error { .. }
+                | Self::MtuResponse { .. }
+                | Self::ReadResponse
+                | Self::WriteResponse
+                | Self::Confirmation
+                | Self::OtherResponse
+        )
+    }
+}
+
 /// An attribute with its type.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Characteristic {
@@ -318,7 +333,7 @@ pub struct RadioLink {
     /// Whether the log's host is the central; `None`: not seen.
     pub is_central: Option<bool>,
     /// Physical layer of each direction, as in LE PHY Update Complete: 1 LE 1M, 2 LE 2M, 3 LE Coded.
-    /// A link begins with LE 1M.
+    /// A link begins with LE 1M, but for those that extended advertising makes.
     pub phy: [u8; 2],
     /// Longest payload of a data PDU in each direction, in bytes; 27 until extended.
     pub length: [u16; 2],
@@ -326,4 +341,7 @@ pub struct RadioLink {
     pub is_encrypted: bool,
     /// Whether the link's begin was seen, so that what stands here is known.
     pub from_start: bool,
+    /// Of BR/EDR: the interval of sniff mode, in nanoseconds; 0: it is not in that mode, as far as was seen. It is told
+    /// when data goes.
+    pub sniff_ns: u64,
 }

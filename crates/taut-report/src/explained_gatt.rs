@@ -12,8 +12,13 @@ const TYPE: usize = 16;
 
 /// At most 100 columns wide.
 pub(crate) fn lines(gatt: &GattFacts) -> Vec<String> {
-    let mtu = if gatt.is_mtu_exchanged { "agreed on" } else { "the least; the log has no exchange of another one" };
-    let mut lines = wrap("  ", &format!("ATT MTU {} ({mtu}). By handle:", gatt.att_mtu_bytes));
+    let (least, why) = match (gatt.is_mtu_known, gatt.is_mtu_exchanged) {
+        (true, true) => ("", "agreed on"),
+        (true, false) => ("", "the least; the log has no exchange of another one"),
+        (false, true) => ("at least ", "longer than agreed on in the log"),
+        (false, false) => ("at least ", "the log has no exchange of it"),
+    };
+    let mut lines = wrap("  ", &format!("ATT MTU {least}{} ({why}). By handle:", gatt.att_mtu_bytes));
     let head = ["handle", "type", "kind", "PDUs", "bytes", "rate", "turn p50", "p99", "limited by"];
     lines.push(row(head.map(str::to_owned)));
     lines.extend(gatt.handles.iter().take(ROWS).map(|handle| row(cells(handle))));

@@ -7,6 +7,7 @@ pub(super) const AVDTP_PSM: u16 = 0x19;
 const ACCEPT: u8 = 2;
 const COMMAND: u8 = 0;
 const SET_CONFIGURATION: u8 = 3;
+const RECONFIGURE: u8 = 5;
 const OPEN: u8 = 6;
 const START: u8 = 7;
 const CLOSE: u8 = 8;
@@ -21,6 +22,8 @@ pub(super) struct Stream {
     pub(super) is_opened: bool,
     /// Samples a second; 0: not known.
     pub(super) hz: u32,
+    /// The same as it was asked for in a configuration of the open stream.
+    asked: Option<u32>,
 }
 
 impl Stream {
@@ -33,6 +36,10 @@ impl Stream {
         }
         match (header & 3, signal & 0x3f) {
             (COMMAND, SET_CONFIGURATION) => self.hz = sampling(body.get(2..).unwrap_or_default()).unwrap_or(0),
+            // It names one end only, what stays as it was may be absent, and if it is refused the stream goes on
+            // (section 8.11).
+            (COMMAND, RECONFIGURE) => self.asked = sampling(body.get(1..).unwrap_or_default()),
+            (ACCEPT, RECONFIGURE) => self.hz = self.asked.take().unwrap_or(self.hz),
             (ACCEPT, OPEN) => self.is_opened = true,
             (ACCEPT, CLOSE | ABORT) => self.is_opened = false,
             (ACCEPT, START | SUSPEND) => return true,
@@ -42,12 +49,13 @@ impl Stream {
     }
 }
 
-/// Samples a second, from the capabilities that a stream was configured with.
+/// Samples a second, from the capabilities that a stream was configured with; 0: not known. `None`: its codec is not
+/// among them.
 fn sampling(mut capabilities: &[u8]) -> Option<u32> {
     while let [category, length, rest @ ..] = capabilities {
         let (value, rest) = rest.split_at_checked((*length).into())?;
         if *category == MEDIA_CODEC {
-            return match *value {
+            let rate = match *value {
                 // SBC, and AAC of MPEG-2 and 4: one bit each.
                 [_, 0, rates, ..] => one_of(&[48_000, 44_100, 32_000, 16_000], u32::from(rates >> 4)),
                 [_, 2, _, low, high, ..] => one_of(
@@ -56,6 +64,7 @@ fn sampling(mut capabilities: &[u8]) -> Option<u32> {
                 ),
                 _ => None,
             };
+            return Some(rate.unwrap_or(0));
         }
         capabilities = rest;
     }
@@ -93,6 +102,22 @@ mod tests {
         assert_eq!(rate(&[0, 0, 0x11, 0x15, 2, 53]), 48_000);
         assert_eq!(rate(&[0, 2, 0x80, 0x01, 0x00, 0, 0, 0]), 44_100);
         assert_eq!(rate(&[0, 2, 0x80, 0x00, 0x80, 0, 0, 0]), 48_000);
+        // It is told anew while the stream is open, if the other end accepts that.
+        let mut stream = Stream::default();
+        stream.signal(&[0x10, 3, 4, 8, 1, 0, 7, 6, 0, 0, 0x11, 0x15, 2, 53]);
+        stream.signal(&[0x20, 5, 4, 7, 6, 0, 0, 0x21, 0x15, 2, 53]);
+        stream.signal(&[0x23, 5, 7, 0x29]);
+        assert_eq!(stream.hz, 48_000);
+        stream.signal(&[0x30, 5, 4, 7, 6, 0, 0, 0x21, 0x15, 2, 53]);
+        stream.signal(&[0x32, 5]);
+        assert_eq!(stream.hz, 44_100);
+        // Without its codec, and with one that is not known.
+        stream.signal(&[0x40, 5, 4, 4, 0]);
+        stream.signal(&[0x42, 5]);
+        assert_eq!(stream.hz, 44_100);
+        stream.signal(&[0x50, 5, 4, 7, 3, 0, 0xff, 1]);
+        stream.signal(&[0x52, 5]);
+        assert_eq!(stream.hz, 0);
         // What a device can do is no choice; a vendor's codec; one that is cut off.
         for not in [&[0, 0, 0xff, 0xff, 2, 53][..], &[0, 0xff, 1, 2, 3], &[0, 0]] {
             assert_eq!(rate(not), 0, "{not:?}");

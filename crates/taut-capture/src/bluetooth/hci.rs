@@ -126,6 +126,12 @@ pub(super) enum Told<'a> {
     Encrypted {
         handle: u16,
     },
+    /// A link of BR/EDR is in another mode.
+    Mode {
+        handle: u16,
+        /// In slots; 0: it is not sniff mode.
+        sniff: u16,
+    },
     Disconnected {
         handle: u16,
     },
@@ -164,11 +170,14 @@ pub(super) fn event<'a>(view: &PacketView<'a>) -> Told<'a> {
 }
 
 fn told(code: u8, parameters: &[u8]) -> Option<Told<'_>> {
-    use taut_air::hci::command::{LE_READ_BUFFER_SIZE, READ_BUFFER_SIZE, RESET};
+    use taut_air::hci::command::{LE_READ_BUFFER_SIZE, LE_READ_PHY, READ_BUFFER_SIZE, RESET};
     use taut_air::hci::event as codes;
     /// LE Read Buffer Size, version 2.
     const LE_READ_BUFFER_SIZE_V2: u16 = 0x2060;
     const HARDWARE_ERROR: u8 = 0x10;
+    /// Mode Change (section 7.7.20), and of its modes the one in which packets wait for an anchor point.
+    const MODE_CHANGE: u8 = 0x14;
+    const SNIFF: u8 = 2;
     let byte = |at: usize| parameters.get(at).copied();
     let word = |at: usize| u16le(parameters, at);
     let handle = |at: usize| word(at).map(|handle| handle & 0xfff);
@@ -181,12 +190,18 @@ fn told(code: u8, parameters: &[u8]) -> Option<Told<'_>> {
         codes::DISCONNECTION_COMPLETE if is_success(0) => Told::Disconnected { handle: handle(1)? },
         codes::ENCRYPTION_CHANGE if is_success(0) && byte(3)? > 0 => Told::Encrypted { handle: handle(1)? },
         codes::COMPLETED_PACKETS => Told::Completed(Completions(parameters.get(1..)?)),
+        MODE_CHANGE if is_success(0) => {
+            Told::Mode { handle: handle(1)?, sniff: if byte(3)? == SNIFF { word(4)? } else { 0 } }
+        }
         HARDWARE_ERROR => Told::Reset,
         codes::COMMAND_COMPLETE if is_success(3) => match word(1)? {
             LE_READ_BUFFER_SIZE | LE_READ_BUFFER_SIZE_V2 => {
                 Told::LeBuffers { packets: byte(6)?.into(), length: word(4)? }
             }
             READ_BUFFER_SIZE => Told::Buffers { packets: word(7)? },
+            // A link that extended advertising made may begin with another PHY, of which no other event tells
+            // (section 7.8.47).
+            LE_READ_PHY => Told::Phy { handle: handle(4)?, sent: byte(6)?, received: byte(7)? },
             RESET => Told::Reset,
             _ => return None,
         },

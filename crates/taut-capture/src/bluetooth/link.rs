@@ -49,10 +49,16 @@ pub(super) struct Link {
     pub(super) is_classic: bool,
     pub(super) peer: Option<[u8; 6]>,
     pub(super) facts: RadioLink,
+    /// Whether its channels know its mode.
+    pub(super) is_mode_told: bool,
     /// The slots of the channels whose packets the controller has, oldest first.
     pub(super) queue: VecDeque<Option<usize>>,
+    /// Whether that is all it has: the log has the link's begin, and no packets were lost since.
+    pub(super) is_queue_whole: bool,
     pub(super) signalling: [Reassembly; 2],
     pub(super) current: [Option<Current>; 2],
+    /// Whether a PDU may be under way of which the log lacks the begin.
+    pub(super) is_amid: [bool; 2],
     /// Whether the header of the PDU under way was not kept.
     pub(super) is_headless: [bool; 2],
     pub(super) asked: VecDeque<Asked>,
@@ -89,9 +95,12 @@ impl Link {
             is_classic: false,
             peer: None,
             facts,
+            is_mode_told: true,
             queue: VecDeque::new(),
+            is_queue_whole: false,
             signalling: Default::default(),
             current: [None; 2],
+            is_amid: [true; 2],
             is_headless: [false; 2],
             asked: VecDeque::new(),
             stream: Stream::default(),
@@ -103,6 +112,7 @@ impl Link {
         let is_many = self.queue.len() == MOST_QUEUED;
         if is_many {
             self.queue.pop_front();
+            self.is_queue_whole = false;
         }
         self.queue.push_back(slot);
         is_many

@@ -4,6 +4,7 @@
 
 mod att;
 mod avdtp;
+mod buffers;
 mod channel;
 mod classic;
 pub(crate) mod crossing;
@@ -15,6 +16,8 @@ mod mux;
 mod out;
 mod rfcomm;
 mod signal;
+#[cfg(test)]
+mod tests;
 
 use taut_air::hci::{Boundary, PacketView};
 use taut_air::l2cap::SIGNALLING_CID;
@@ -39,6 +42,8 @@ const ATT_CID: u16 = 4;
 const CLASSIC_SIGNALLING_CID: u16 = 1;
 /// The length and the channel's identifier, before each PDU.
 const L2CAP_HEADER: usize = 4;
+/// A slot of BR/EDR, in which Mode Change has intervals (Core Specification, Vol 4, Part E, section 7.7.20).
+const SLOT_NS: u64 = 625_000;
 /// So many channels are followed at once.
 pub(crate) const MOST_CHANNELS: usize = 256;
 /// So many adapters and links are followed.
@@ -114,21 +119,6 @@ impl Bluetooth {
         self.adapters.clear();
     }
 
-    /// What the controllers have is no longer known.
-    fn lost(&mut self, out: &mut Out<'_, impl Sink>) {
-        for adapter in &mut self.adapters {
-            adapter.in_use = [0; 2];
-            for link in &mut adapter.links {
-                link.queue.clear();
-                link.current = [None; 2];
-            }
-        }
-        for channel in self.channels.iter().flatten() {
-            out.tell(channel.flow, Direction::Forward, L2cap::Lost, NO_BYTES);
-        }
-        self.buffers(out);
-    }
-
     fn view(&mut self, index: u16, is_received: bool, view: &PacketView<'_>, out: &mut Out<'_, impl Sink>) {
         let adapter = match self.adapters.iter().position(|adapter| adapter.index == index) {
             Some(adapter) => adapter,
@@ -195,12 +185,17 @@ impl Bluetooth {
                 index = self.turns_out_classic(adapter, handle, out);
             }
         }
+        // A link without data changes its mode for nobody.
+        if !std::mem::replace(&mut self.adapters[adapter].links[index].is_mode_told, true) {
+            self.changed(adapter, handle, out, |_| ());
+        }
         let link = &mut self.adapters[adapter].links[index];
         let is_classic = link.is_classic;
         let signalling = if is_classic { CLASSIC_SIGNALLING_CID } else { SIGNALLING_CID };
         let kept = out.kept_of(data.len());
         if begins {
             link.is_headless[w] = kept < data.len().min(L2CAP_HEADER);
+            link.is_amid[w] = false;
         }
         if link.is_headless[w] {
             link.current[w] = None;
@@ -223,7 +218,8 @@ impl Bluetooth {
         }
         let Some(mut current) = link.current[w].filter(|current| data.len() <= current.left) else {
             link.current[w] = None;
-            out.counts.malformed += 1;
+            let count = if link.is_amid[w] { &mut out.counts.hci_other } else { &mut out.counts.malformed };
+            *count += 1;
             if is_sent {
                 self.taken(adapter, index, None, out);
             }
@@ -422,35 +418,6 @@ impl Bluetooth {
         }
     }
 
-    /// The controller has one more packet.
-    fn taken(&mut self, adapter: usize, index: usize, slot: Option<usize>, out: &mut Out<'_, impl Sink>) {
-        let adapter = &mut self.adapters[adapter];
-        let pool = adapter.pool(adapter.links[index].is_classic);
-        if !adapter.links[index].queued(slot) {
-            adapter.in_use[pool] = adapter.in_use[pool].saturating_add(1);
-        }
-        self.buffers(out);
-    }
-
-    /// Tells the channels when the controller's buffers have become full, or are no longer.
-    fn buffers(&mut self, out: &mut Out<'_, impl Sink>) {
-        for adapter in &mut self.adapters {
-            for pool in [0, 1] {
-                let (in_use, of) = (adapter.in_use[pool], adapter.buffers(pool));
-                let is_full = of > 0 && in_use >= of;
-                if std::mem::replace(&mut adapter.is_full[pool], is_full) == is_full {
-                    continue;
-                }
-                let is_of = |channel: &Channel| {
-                    channel.adapter == adapter.index && adapter.pool(channel.kind.is_classic()) == pool
-                };
-                for channel in self.channels.iter().flatten().filter(|channel| is_of(channel)) {
-                    out.tell(channel.flow, Direction::Forward, L2cap::Buffers { in_use, of }, NO_BYTES);
-                }
-            }
-        }
-    }
-
     fn told(&mut self, adapter: usize, told: Told<'_>, out: &mut Out<'_, impl Sink>) {
         match told {
             Told::Nothing => {}
@@ -467,13 +434,14 @@ impl Bluetooth {
                 link.facts.interval_ns = u64::from(interval) * 1_250_000;
                 link.facts.latency = latency;
                 link.facts.is_central = Some(is_central);
-                link.facts.from_start = true;
+                (link.facts.from_start, link.is_queue_whole, link.is_amid) = (true, true, [false; 2]);
             }
             Told::ClassicConnected { handle, peer } => {
                 self.gone(adapter, handle, Closed::Replaced, out);
                 let index = self.link(adapter, handle, out);
                 let link = &mut self.adapters[adapter].links[index];
-                (link.is_classic, link.peer, link.facts.from_start) = (true, Some(peer), true);
+                (link.is_classic, link.peer) = (true, Some(peer));
+                (link.facts.from_start, link.is_queue_whole, link.is_amid) = (true, true, [false; 2]);
             }
             Told::Disconnected { handle } => self.gone(adapter, handle, Closed::Over, out),
             Told::Updated { handle, interval, latency } => self.changed(adapter, handle, out, |facts| {
@@ -488,6 +456,16 @@ impl Bluetooth {
             }
             Told::Encrypted { handle } => {
                 self.changed(adapter, handle, out, |facts| facts.is_encrypted = true);
+            }
+            Told::Mode { handle, sniff } => {
+                let mut index = self.link(adapter, handle, out);
+                let link = &self.adapters[adapter].links[index];
+                // Only BR/EDR has modes.
+                if !link.is_classic && !link.facts.from_start {
+                    index = self.turns_out_classic(adapter, handle, out);
+                }
+                let link = &mut self.adapters[adapter].links[index];
+                (link.facts.sniff_ns, link.is_mode_told) = (u64::from(sniff) * SLOT_NS, false);
             }
             Told::Completed(all) => {
                 self.adapters[adapter].tells_completions = true;
@@ -515,23 +493,6 @@ impl Bluetooth {
                 out.tell(channel.flow, Direction::Forward, what, NO_BYTES);
             }
         }
-    }
-
-    fn completed(&mut self, adapter: usize, handle: u16, packets: u16, out: &mut Out<'_, impl Sink>) {
-        let Some(link) = self.adapters[adapter].links.iter_mut().find(|link| link.handle == handle) else { return };
-        let count = usize::from(packets).min(link.queue.len());
-        let mut done: Vec<Option<usize>> = link.queue.drain(..count).collect();
-        let is_classic = link.is_classic;
-        let owner = &mut self.adapters[adapter];
-        let pool = owner.pool(is_classic);
-        owner.in_use[pool] = owner.in_use[pool].saturating_sub(count as u16);
-        done.sort_unstable();
-        for of_one in done.chunk_by(|a, b| a == b) {
-            let Some(channel) = of_one[0].and_then(|slot| self.channels[slot].as_ref()) else { continue };
-            let what = L2cap::Completed { packets: of_one.len() as u16 };
-            out.tell(channel.flow, Direction::Forward, what, NO_BYTES);
-        }
-        self.buffers(out);
     }
 
     /// A link is no more.

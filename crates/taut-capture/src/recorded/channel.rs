@@ -147,6 +147,8 @@ pub(super) fn read_event<'t>(fields: &mut impl Iterator<Item = &'t str>) -> Opti
             length: two(fields)?,
             is_encrypted: flag(fields)?,
             from_start: flag(fields)?,
+            // Who held does not depend on sniff mode, and it is not kept.
+            sniff_ns: 0,
         }),
         "lost" => L2cap::Lost,
         "classic" => L2cap::Classic,

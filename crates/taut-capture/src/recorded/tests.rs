@@ -161,7 +161,17 @@ fn any_of_channel() -> impl Strategy<Value = L2cap> {
         (any::<u16>(), any::<u16>(), any::<Option<bool>>(), any::<[u8; 2]>(), any::<[u16; 2]>(), any::<[bool; 2]>())
             .prop_map(|(interval, latency, is_central, phy, length, [is_encrypted, from_start])| {
                 let interval_ns = u64::from(interval) * 1_250_000;
-                L2cap::Link(RadioLink { interval_ns, latency, is_central, phy, length, is_encrypted, from_start })
+                let sniff_ns = 0;
+                L2cap::Link(RadioLink {
+                    interval_ns,
+                    latency,
+                    is_central,
+                    phy,
+                    length,
+                    is_encrypted,
+                    from_start,
+                    sniff_ns,
+                })
             }),
     ]
 }

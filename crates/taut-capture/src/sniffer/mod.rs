@@ -22,7 +22,7 @@ use crate::packet::Packet;
 pub(crate) use frame::is_air;
 use frame::{Frame, Not};
 pub use payload::{AirPayload, air_payload};
-use rhythm::Rhythm;
+use rhythm::{Rhythm, Update};
 
 /// So many links are followed at once.
 const MOST_LINKS: usize = 64;
@@ -45,8 +45,6 @@ struct Link {
     rhythm: Rhythm,
     /// What each side said that it sends and takes; `None`: nothing yet.
     lengths: [Option<(u16, u16)>; 2],
-    /// The latency that holds with the interval that will.
-    next_latency: Option<u16>,
     positions: [u64; 2],
     /// Number of the newest packet.
     last: u64,
@@ -132,7 +130,7 @@ impl Sniffer {
         let mut link = Link::new(request.access_address, frame, told);
         // Of advertising a capture may tell less; the first data PDU says.
         link.told.tells_direction = false;
-        link.rhythm.told(told.interval_ns);
+        link.rhythm.told(told.interval_ns, request.latency);
         let ends = Some([request.initiator, request.advertiser]);
         let index = self.open(link, ends, counts, sink);
         self.links[index].hand_over(FlowId(self.first_flow + index as u32), Direction::Forward, place, sink);
@@ -176,8 +174,8 @@ impl Link {
             ..told
         };
         let rhythm = Rhythm::default();
-        let (lengths, next_latency, positions) = ([None; 2], None, [0; 2]);
-        Self { access_address, told, handed: None, rhythm, lengths, next_latency, positions, last: 0 }
+        let (lengths, positions) = ([None; 2], [0; 2]);
+        Self { access_address, told, handed: None, rhythm, lengths, positions, last: 0 }
     }
 
     /// A PDU, whose header is known if its CRC is right or was not looked at.
@@ -189,12 +187,8 @@ impl Link {
         self.told.tells_direction |= frame.way.is_some();
         self.told.tells_crc |= frame.is_right.is_some();
         self.told.is_encrypted |= frame.is_encrypted;
-        if self.rhythm.interval_ns != self.told.interval_ns {
-            self.told.interval_ns = self.rhythm.interval_ns;
-            // What was told holds with the interval that was told with it.
-            self.told.latency = self.next_latency.take().filter(|_| self.rhythm.is_told);
-        }
-        self.told.is_told = self.rhythm.is_told;
+        (self.told.interval_ns, self.told.is_told) = (self.rhythm.interval_ns, self.rhythm.is_told);
+        self.told.latency = self.rhythm.latency;
         self.hand_over(flow, stands.way, place, sink);
         let payload = &frame.pdu[HEADER_BYTES..];
         let mic = if self.told.is_encrypted { MIC_BYTES } else { 0 };
@@ -239,9 +233,8 @@ impl Link {
 
     fn control(&mut self, control: Control, way: Direction) {
         match control {
-            Control::ConnectionUpdate { interval, latency, .. } => {
-                self.rhythm.will_be(u64::from(interval) * UNIT_NS);
-                self.next_latency = Some(latency);
+            Control::ConnectionUpdate { interval, latency, instant, .. } => {
+                self.rhythm.will_be(Update { interval_ns: u64::from(interval) * UNIT_NS, latency, instant });
             }
             Control::StartEncryptionRequest => self.told.is_encrypted = true,
             Control::Terminate { .. } => self.told.is_over = true,

@@ -16,6 +16,8 @@ const UNITS: std::ops::RangeInclusive<u64> = 6..=3200;
 const KEPT: usize = 8;
 /// So many of them that agree tell an interval.
 const ALIKE: usize = 4;
+/// Events that the central should leave at least between an update and its instant (section 5.1.1).
+const NOTICE: u16 = 6;
 
 /// The rhythm of a link.
 #[derive(Clone, Debug, Default)]
@@ -24,16 +26,30 @@ pub(super) struct Rhythm {
     pub(super) interval_ns: u64,
     /// Whether a PDU told it.
     pub(super) is_told: bool,
-    /// An interval that a PDU told, which will hold.
-    pending: Option<u64>,
-    /// The begin of the newest event whose first PDU was seen.
+    /// The latency that was told with it.
+    pub(super) latency: Option<u16>,
+    /// What a PDU told that will hold.
+    pending: Option<Update>,
+    /// The begin of the newest event whose first PDU was seen, as far as it fits the interval.
     anchor: Option<u64>,
+    /// The same, whether or not it fits.
+    begin: Option<u64>,
     end: u64,
     way: Option<Direction>,
+    /// Number of the event that goes on, as the sniffer or the link's begin tells it.
     counter: Option<u16>,
     /// Newest distances of anchors in units, of which 0 is none.
     gaps: [u64; KEPT],
     next: usize,
+}
+
+/// LL_CONNECTION_UPDATE_IND.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Update {
+    pub(super) interval_ns: u64,
+    pub(super) latency: u16,
+    /// Number of the event from which it holds.
+    pub(super) instant: u16,
 }
 
 /// Where a PDU stands.
@@ -46,27 +62,30 @@ pub(super) struct Stands {
 }
 
 impl Rhythm {
-    /// The interval that a PDU tells, from the link's first event on.
-    pub(super) const fn told(&mut self, interval_ns: u64) {
+    /// What a PDU tells from the link's first event on, which has the number 0 (section 4.5.1).
+    pub(super) const fn told(&mut self, interval_ns: u64, latency: u16) {
         (self.interval_ns, self.is_told) = (interval_ns, interval_ns > 0);
+        (self.latency, self.counter) = (Some(latency), Some(u16::MAX));
     }
 
-    /// The interval that will hold.
-    pub(super) const fn will_be(&mut self, interval_ns: u64) {
-        self.pending = Some(interval_ns);
+    /// What will hold. Where events have no numbers, its instant is as near as it should be.
+    pub(super) fn will_be(&mut self, update: Update) {
+        self.counter.get_or_insert_with(|| update.instant.wrapping_sub(NOTICE));
+        self.pending = Some(update);
     }
 
     /// The next PDU, from `at` to `end`, with what the sniffer says of its sender and of the number of its event.
     pub(super) fn pdu(&mut self, at: u64, end: u64, way: Option<Direction>, counter: Option<u16>) -> Stands {
         let gap = at.saturating_sub(self.end);
         let is_turn = self.way.is_some() && gap.abs_diff(IFS_NS) <= TURN_NS;
-        let is_near = self.is_near_anchor(at);
+        let is_near = self.is_near_anchor(at) || self.is_next(at);
         let begins_event = match (counter, self.counter) {
             (Some(counter), Some(last)) => counter != last,
             _ if self.way.is_none() => true,
             _ if is_turn => false,
             _ if is_near => way != Some(Direction::Backward),
-            _ if self.interval_ns > 0 => gap > HOLE_NS,
+            // The next event is there, or a shorter interval is. Within an event PDUs may have been missed.
+            _ if self.interval_ns > 0 => gap > HOLE_NS && (self.is_past_anchor(at) || self.is_shorter(at)),
             // Without an interval a lost PDU looks as an anchor does; the distances of anchors sort that out.
             _ => way != Some(Direction::Backward) || gap > HOLE_NS,
         };
@@ -81,8 +100,14 @@ impl Rhythm {
         let mut unseen_events = 0;
         if begins_event {
             unseen_events = self.unseen(at, counter);
+            let number = self.counter.map(|last| last.wrapping_add(unseen_events).wrapping_add(1));
+            self.counter = counter.or(number);
+            // With the interval as it was there is no other sign of it.
+            if let Some(update) = self.pending.filter(|update| self.holds(*update, self.interval_ns)) {
+                self.take(update);
+            }
             if way == Direction::Forward {
-                self.anchor(at);
+                self.anchor(at, is_near);
             }
         }
         (self.end, self.way, self.counter) = (end.max(self.end), Some(way), counter.or(self.counter));
@@ -100,33 +125,79 @@ impl Rhythm {
         beyond.min(self.interval_ns - beyond) <= tolerance
     }
 
+    /// Whether it is an interval behind the event before, wherever that began.
+    fn is_next(&self, at: u64) -> bool {
+        let tolerance = TURN_NS + self.interval_ns / 1000;
+        let is_it = |begin| at.saturating_sub(begin).abs_diff(self.interval_ns) <= tolerance;
+        self.interval_ns > 0 && self.begin.is_some_and(is_it)
+    }
+
+    /// Whether an event should have begun between the PDU before and this one.
+    fn is_past_anchor(&self, at: u64) -> bool {
+        let Some(anchor) = self.anchor else { return true };
+        let number = |at: u64| at.saturating_sub(anchor) / self.interval_ns;
+        number(at.saturating_add(TURN_NS)) > number(self.end)
+    }
+
+    /// Whether an event that begins here would be a whole number of units behind the one before.
+    fn is_shorter(&self, at: u64) -> bool {
+        self.begin.is_none_or(|begin| units(at.saturating_sub(begin)).is_some())
+    }
+
     /// Events since the newest one that was seen, of which nothing was.
     fn unseen(&self, at: u64, counter: Option<u16>) -> u16 {
         if let (Some(counter), Some(last)) = (counter, self.counter) {
             // A counter that goes back began anew.
             return Some(counter.wrapping_sub(last)).filter(|&ahead| ahead < 1 << 15).unwrap_or(1).saturating_sub(1);
         }
-        let Some(since) = self.anchor.map(|anchor| at.saturating_sub(anchor)) else { return 0 };
-        if self.interval_ns == 0 || self.pending.is_some_and(|pending| units(since) == Some(units_of(pending))) {
+        let Some(since) = self.begin.map(|begin| at.saturating_sub(begin)) else { return 0 };
+        let is_pending = |update: Update| units(since) == Some(units_of(update.interval_ns));
+        if self.interval_ns == 0 || self.pending.is_some_and(|update| is_pending(update) && self.has_come(update, 1)) {
             return 0;
         }
         u16::try_from(((since + self.interval_ns / 2) / self.interval_ns).saturating_sub(1)).unwrap_or(u16::MAX)
     }
 
-    fn anchor(&mut self, at: u64) {
-        let Some(before) = self.anchor.replace(at) else { return };
+    /// Whether the instant of an update is there, so many events from now on.
+    fn has_come(&self, update: Update, ahead: u16) -> bool {
+        let number = self.counter.map(|counter| counter.wrapping_add(ahead));
+        // Instants that are to come are less than half of all numbers ahead (section 5.1.1).
+        number.is_some_and(|number| number.wrapping_sub(update.instant) < 1 << 15)
+    }
+
+    /// Whether an update holds, as events are so far apart.
+    fn holds(&self, update: Update, apart_ns: u64) -> bool {
+        units_of(update.interval_ns) == units_of(apart_ns) && self.has_come(update, 0)
+    }
+
+    const fn take(&mut self, update: Update) {
+        (self.interval_ns, self.is_told) = (update.interval_ns, true);
+        (self.latency, self.pending) = (Some(update.latency), None);
+    }
+
+    /// An event begins, near to where the interval has it or not.
+    fn anchor(&mut self, at: u64, is_near: bool) {
+        if is_near || self.interval_ns == 0 || self.anchor.is_none() {
+            self.anchor = Some(at);
+        }
+        let Some(before) = self.begin.replace(at) else { return };
         let Some(gap) = units(at.saturating_sub(before)) else { return };
-        if self.pending.is_some_and(|pending| units_of(pending) == gap) {
-            (self.interval_ns, self.is_told, self.pending) = (gap * UNIT_NS, true, None);
+        if let Some(update) = self.pending.filter(|update| self.holds(*update, gap * UNIT_NS)) {
+            self.take(update);
+            self.anchor = Some(at);
         }
         self.gaps[self.next] = gap;
         self.next = (self.next + 1) % KEPT;
         let known = units_of(self.interval_ns);
+        if known > 0 && gap % known == 0 {
+            self.anchor = Some(at);
+        }
         let alike = self.gaps.iter().filter(|&&other| other == gap).count();
         // Where events are not seen, anchors are several intervals apart.
         let may_be_several = known > 0 && gap % known == 0;
         if gap != known && (alike == KEPT || alike >= ALIKE && !may_be_several) {
-            (self.interval_ns, self.is_told) = (gap * UNIT_NS, false);
+            (self.interval_ns, self.is_told, self.latency) = (gap * UNIT_NS, false, None);
+            self.anchor = Some(at);
         }
     }
 }
@@ -176,7 +247,7 @@ mod tests {
     #[test]
     fn events_that_were_not_seen_are_counted() {
         let mut rhythm = Rhythm::default();
-        rhythm.told(30 * MS);
+        rhythm.told(30 * MS, 0);
         let stands = events(&mut rhythm, [0, 1, 2, 5, 6].map(|n| n * 30 * MS).into_iter(), true);
         let unseen: Vec<u16> = stands.iter().map(|stands| stands.unseen_events).collect();
         assert_eq!(unseen, [0, 0, 0, 0, 0, 0, 2, 0, 0, 0]);
@@ -186,7 +257,7 @@ mod tests {
     #[test]
     fn a_pdu_within_an_event_that_was_not_seen_is_a_hole() {
         let mut rhythm = Rhythm::default();
-        rhythm.told(30 * MS);
+        rhythm.told(30 * MS, 0);
         let way = Some(Direction::Forward);
         rhythm.pdu(0, EMPTY, way, None);
         let third = rhythm.pdu(2 * (EMPTY + IFS_NS), MS, way, None);
@@ -198,14 +269,84 @@ mod tests {
     #[test]
     fn an_update_that_was_told_holds_once_it_is_seen_and_one_that_was_not_is_found() {
         let mut rhythm = Rhythm::default();
-        rhythm.told(30 * MS);
+        rhythm.told(30 * MS, 0);
         events(&mut rhythm, (0..5).map(|n| n * 30 * MS), true);
-        rhythm.will_be(60 * MS);
+        rhythm.will_be(Update { interval_ns: 60 * MS, latency: 4, instant: 5 });
         let stands = events(&mut rhythm, (3..5).map(|n| n * 60 * MS), true);
-        assert_eq!((rhythm.interval_ns, rhythm.is_told), (60 * MS, true));
+        assert_eq!((rhythm.interval_ns, rhythm.is_told, rhythm.latency), (60 * MS, true, Some(4)));
         assert!(stands.iter().all(|stands| stands.unseen_events == 0));
         events(&mut rhythm, (1..6).map(|n| 300 * MS + n * 45 * MS), true);
-        assert_eq!((rhythm.interval_ns, rhythm.is_told), (45 * MS, false));
+        assert_eq!((rhythm.interval_ns, rhythm.is_told, rhythm.latency), (45 * MS, false, None));
+    }
+
+    #[test]
+    fn an_update_of_the_latency_alone_holds_from_its_instant_on() {
+        // Of a link whose begin was not seen the events have no numbers.
+        for is_from_start in [true, false] {
+            let mut rhythm = Rhythm::default();
+            if is_from_start {
+                rhythm.told(30 * MS, 0);
+            }
+            events(&mut rhythm, (0..6).map(|n| n * 30 * MS), true);
+            let before = rhythm.latency;
+            rhythm.will_be(Update { interval_ns: 30 * MS, latency: 9, instant: 11 });
+            // One event is not seen.
+            events(&mut rhythm, [6, 8, 9, 10].map(|n| n * 30 * MS).into_iter(), true);
+            assert_eq!(rhythm.latency, before);
+            events(&mut rhythm, [330 * MS].into_iter(), true);
+            assert_eq!((rhythm.interval_ns, rhythm.is_told, rhythm.latency), (30 * MS, true, Some(9)));
+        }
+    }
+
+    #[test]
+    fn an_event_that_was_missed_before_the_instant_is_not_the_new_interval() {
+        let mut rhythm = Rhythm::default();
+        rhythm.told(30 * MS, 0);
+        events(&mut rhythm, (0..6).map(|n| n * 30 * MS), true);
+        rhythm.will_be(Update { interval_ns: 60 * MS, latency: 4, instant: 12 });
+        let stands = events(&mut rhythm, [6, 8, 9, 10, 11].map(|n| n * 30 * MS).into_iter(), true);
+        assert_eq!(stands.iter().map(|stands| stands.unseen_events).sum::<u16>(), 1);
+        assert_eq!((rhythm.interval_ns, rhythm.latency), (30 * MS, Some(0)));
+        // The event of the instant lies in a window of its own.
+        events(&mut rhythm, (0..3).map(|n| 361 * MS + n * 60 * MS), true);
+        assert_eq!((rhythm.interval_ns, rhythm.is_told, rhythm.latency), (60 * MS, true, Some(4)));
+    }
+
+    #[test]
+    fn anchors_that_move_are_found_again() {
+        let mut rhythm = Rhythm::default();
+        rhythm.told(30 * MS, 0);
+        let begins = (0..5).map(|n| n * 30 * MS).chain((5..20).map(|n| n * 30 * MS + 10 * MS));
+        let stands = events(&mut rhythm, begins, true);
+        assert_eq!(stands.iter().filter(|stands| stands.begins_event).count(), 20);
+        assert!(stands.iter().all(|stands| stands.unseen_events == 0));
+    }
+
+    #[test]
+    fn pdus_that_were_missed_within_an_event_begin_none() {
+        let mut rhythm = Rhythm::default();
+        rhythm.told(30 * MS, 0);
+        let mut begins = 0;
+        let mut unseen = 0;
+        for event in 0..100 {
+            let mut at = event * 30 * MS;
+            for exchange in 0..8 {
+                // Of each event but some one and a half exchanges of 2.4 ms are missed, each time others.
+                let missed = [exchange == 1 + event % 6, exchange == 2 + event % 6];
+                for (way, is_missed) in [(Direction::Forward, missed[0]), (Direction::Backward, missed[0] || missed[1])]
+                {
+                    let end = at + 900_000 + event * 1000;
+                    if !is_missed {
+                        let stands = rhythm.pdu(at, end, Some(way), None);
+                        begins += u64::from(stands.begins_event);
+                        unseen += u64::from(stands.unseen_events);
+                    }
+                    at = end + IFS_NS;
+                }
+            }
+        }
+        assert!((100..110).contains(&begins), "{begins}");
+        assert_eq!((unseen, rhythm.interval_ns), (0, 30 * MS));
     }
 
     #[test]

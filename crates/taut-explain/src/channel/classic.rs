@@ -25,6 +25,13 @@ const LEAST_QUEUED: f64 = 0.05;
 const FROM_BEGIN: &str = "begin the log before the link is made";
 const AT_SENDER: &str = "log on the sending host";
 
+const FASTER: &str = "Enhanced data rates and packets of 5 slots, where both controllers have them; less distance or \
+                      interference; no inquiry, scan or other link meanwhile; of Wi-Fi on the same chip, 5 GHz.";
+const CLEARER: &str = "Less distance or interference; no inquiry, scan or other link meanwhile; of Wi-Fi on the same \
+                       chip, 5 GHz.";
+const AWAKE: &str = "Leave sniff mode while data goes, or have a shorter sniff interval: the power saving of this host \
+                     or of the peer asks for it (Exit Sniff Mode, Sniff Mode, link policy).";
+
 impl Half {
     /// Who holds, and whether several packets wait in the controller.
     pub(super) fn holder_classic(&self) -> (Holder, bool) {
@@ -151,6 +158,14 @@ impl Facts<'_> {
         }
     }
 
+    /// The interval of sniff mode, where packets waited as that makes them: in active mode a packet goes within a few
+    /// slots, in sniff mode at the next anchor point (Core Specification, Vol 2, Part B, section 8.7), which is half of
+    /// the interval off on average. The mode is that in which the last one went.
+    fn sniff(&self) -> Option<u64> {
+        let waited = self.half.tally.completions.median()?;
+        Some(self.channel.link.sniff_ns).filter(|&interval| interval > 0 && (interval / 8..=interval).contains(&waited))
+    }
+
     /// Why credits, or what else may hold back, can't be told.
     fn without_credits(&self) -> Option<Judged> {
         let tally = &self.half.tally;
@@ -218,38 +233,43 @@ fn controller(facts: &Facts<'_>) -> Judged {
         return (0, Verdict::Clear);
     }
     let air = facts.ns(Holder::Air);
-    let mut evidence = vec![
-        text(format!(
-            "From hand-over to Number Of Completed Packets: {} (median), {} at most; up to {} bytes in the controller.",
-            words::time(tally.completions.median().unwrap_or_default()),
-            words::time(tally.completions.max()),
-            tally.peak_bytes
-        )),
-        text(format!(
+    let sniff = facts.sniff();
+    let mut evidence = vec![text(format!(
+        "From hand-over to Number Of Completed Packets: {} (median), {} at most; up to {} bytes in the controller.",
+        words::time(tally.completions.median().unwrap_or_default()),
+        words::time(tally.completions.max()),
+        tally.peak_bytes
+    ))];
+    if let Some(interval) = sniff {
+        evidence.push(text(format!(
+            "In sniff mode (Mode Change) the link's ends meet every {}, and what comes in between waits for that.",
+            words::time(interval)
+        )));
+    } else {
+        evidence.push(text(format!(
             "While it had packets they went at {}; the best of BR/EDR is 723 kbit/s with DH5, 1449 with 2-DH5, 2178 \
              with 3-DH5.",
             words::rate(tally.bytes, air.max(1))
-        )),
-    ];
-    if facts.half.buffers > 0 {
-        evidence.push(text(format!("Its {} buffers were all taken at times.", facts.half.buffers)));
+        )));
+    }
+    let buffers = facts.half.buffers;
+    if buffers > 0 && facts.half.most_in_controller >= buffers.into() {
+        evidence.push(text(format!("Its {buffers} buffers were all taken at times.")));
     }
     // That a packet takes its time on the air is no fault of media.
     let all = facts.all_of(Holder::Air);
     let cost = if is_media { facts.part_of(Holder::Air, tally.queued_ns, all.episodes) } else { all };
-    facts.found(
-        Holder::Air,
-        (tally.queued_ns, cost),
-        if is_media {
+    let (summary, remedy) = match () {
+        () if sniff.is_some() => ("Packets waited in the controller for an anchor point of sniff mode", AWAKE),
+        () if is_media => (
             "Media waited in the controller longer than a sink's buffer lasts: packets were repeated, or others had \
-             the radio"
-        } else {
-            "Packets queued in the controller: the link carried no more"
-        },
-        evidence,
-        "Enhanced data rates and packets of 5 slots, where both controllers have them; less distance or interference; \
-         no inquiry, scan or other link meanwhile; of Wi-Fi on the same chip, 5 GHz.",
-    )
+             the radio",
+            FASTER,
+        ),
+        () if is_queue => ("Packets queued in the controller: the link carried no more", FASTER),
+        () => ("A packet waited long in the controller: it was repeated, or others had the radio", CLEARER),
+    };
+    facts.found(Holder::Air, (tally.queued_ns, cost), summary, evidence, remedy)
 }
 
 fn sending_program(facts: &Facts<'_>) -> Judged {

@@ -17,6 +17,8 @@ pub(super) struct Facts<'a> {
     pub(super) per_interval: u64,
     pub(super) whole_ns: u64,
     pub(super) limit: Limit,
+    /// What the other direction's data adds to an exchange on average, in nanoseconds.
+    answers_ns: u64,
     /// Bits of the program.
     pub(super) bits: f64,
     /// What the remedies give, where scenarios show what the log shows.
@@ -33,9 +35,10 @@ impl<'a> Facts<'a> {
         let mut link = channel.link(way);
         link.is_encrypted |= half.tally.mic.is_seen();
         let per_interval = half.uses.main().map_or(0, |its| its.per_interval);
-        let limit = model::limit(&link, way.index(), sdu, mps);
+        let limit = model::limit(&link, way.index(), (sdu, channel.sdu_header()), mps);
+        let answers_ns = answers_ns(channel, way);
         let (whole_ns, bits) = (half.breakdown.total_ns(), half.tally.bytes as f64 * 8.0);
-        Self { channel, way, half, link, per_interval, whole_ns, limit, bits, gains: None }
+        Self { channel, way, half, link, per_interval, whole_ns, limit, answers_ns, bits, gains: None }
     }
 
     pub(super) fn ns(&self, holder: Holder) -> f64 {
@@ -57,9 +60,26 @@ impl<'a> Facts<'a> {
         self.bits * part * 1e9 / (self.whole_ns as f64 - self.ns(Holder::Handshake)).max(1.0)
     }
 
-    /// Bits a second that the link would carry.
+    /// Bits a second that the link would carry, with the other direction's data beside.
     pub(super) fn carries(&self) -> f64 {
-        model::carries(&self.limit, self.interval())
+        self.carried_by(&self.limit, self.interval())
+    }
+
+    /// The same of another link.
+    pub(super) fn carried_by(&self, limit: &Limit, interval_ns: u64) -> f64 {
+        let alone = limit.cycle(limit.length) as f64;
+        let share = alone / (alone + self.answers_ns as f64);
+        model::carries(limit, (interval_ns as f64 * share) as u64) * share
+    }
+
+    /// Whether the other direction's data takes much of the air, too.
+    pub(super) fn is_both_ways(&self) -> bool {
+        4 * self.answers_ns > self.limit.cycle(self.limit.length)
+    }
+
+    /// So many of the longest exchanges an interval has room for.
+    pub(super) fn fits(&self) -> u64 {
+        self.interval() / (self.limit.cycle(self.limit.length) + self.answers_ns).max(1)
     }
 
     /// Time that the data takes at so many bits a second.
@@ -111,8 +131,8 @@ impl<'a> Facts<'a> {
     /// Whether events ended although their sender had more for them and credits, in the log of the receiver: packets
     /// came an event later each, fewer in one than have room.
     pub(super) fn is_cut_short(&self) -> bool {
-        let fits = self.interval() / self.limit.cycle(self.limit.length).max(1);
-        !self.half.is_sent_here() && 4 * self.half.tally.cut_short > self.half.tally.packets && self.per_interval < fits
+        let is_cut = 4 * self.half.tally.cut_short > self.half.tally.packets;
+        !self.half.is_sent_here() && is_cut && self.per_interval < self.fits()
     }
 
     /// Time in which packets waited in the controller, beyond what the interval takes.
@@ -123,15 +143,16 @@ impl<'a> Facts<'a> {
     /// Time saved by another link, where this one had to do.
     pub(super) fn saved_by(&self, other: Limit, interval: u64) -> f64 {
         let now = self.takes(self.carries());
-        (now - self.takes(model::carries(&other, interval))).max(0.0) * self.busy_share()
+        (now - self.takes(self.carried_by(&other, interval))).max(0.0) * self.busy_share()
     }
 
     pub(super) fn cost(&self, holders: &[Holder]) -> Cost {
         self.half.breakdown.cost(holders, self.whole_ns)
     }
 
-    pub(super) fn longest(&self, holders: &[Holder]) -> Evidence {
-        self.half.breakdown.longest_seen(holders)
+    /// The longest stretch of these holders, if they had any time.
+    pub(super) fn longest(&self, holders: &[Holder]) -> Option<Evidence> {
+        self.half.breakdown.longest(holders).map(|_| self.half.breakdown.longest_seen(holders))
     }
 
     /// Whether a cause's remedy gives so much where it is run, and the log has time that it may have held: of its
@@ -146,4 +167,18 @@ impl<'a> Facts<'a> {
     pub(super) fn is_near(&self) -> bool {
         self.gains.as_ref().is_some_and(Gains::is_near)
     }
+}
+
+/// What the data of the other direction takes on the air in an exchange, beyond an empty PDU, where both have data at
+/// once.
+fn answers_ns(channel: &Channel, way: Way) -> u64 {
+    let exchanges = |way: Way| {
+        let (tally, limit) = (&channel.half(way).tally, model::limit(&channel.link(way), way.index(), (1, 0), 0));
+        ((tally.air_ns / limit.cycle(limit.length)).max(tally.packets), limit)
+    };
+    let ((own, _), (others, limit)) = (exchanges(way), exchanges(way.reverse()));
+    let tally = &channel.half(way.reverse()).tally;
+    let empty_ns = others.saturating_mul(limit.cycle(0));
+    let beyond = tally.air_ns.saturating_sub(empty_ns) as f64 / tally.air_ns.max(1) as f64;
+    (tally.met_ns as f64 * beyond) as u64 / own.max(others).max(1)
 }

@@ -1,6 +1,6 @@
 //! What goes over which attribute of ATT: how much, how fast, and how long its turns take.
 
-use taut_event::{Att, AttKind, AttUuid, Characteristic, Direction as Way, Holder};
+use taut_event::{Att, AttKind, AttUuid, Characteristic, Direction as Way, Holder, RadioLink};
 
 use super::Half;
 use super::names::name;
@@ -33,6 +33,10 @@ pub(super) struct Gatt {
     offered: [Option<u16>; 2],
     /// As both agreed on.
     agreed: Option<u16>,
+    /// Whether they did so with a request that is not in the log, which may have said less than the answer.
+    is_agreed_unseen: bool,
+    /// The longest PDU with a value, of both directions.
+    longest: u16,
     /// The questions that wait for their answers, by the direction they went. A request and an indication may be open
     /// at once (Core Specification, Vol 3, Part F, section 3.3.2).
     asked: [[Option<Asked>; 2]; 2],
@@ -76,6 +80,16 @@ impl Asked {
 const REQUEST: usize = 0;
 const INDICATION: usize = 1;
 
+/// The ATT MTU.
+#[derive(Clone, Copy, Debug)]
+struct Mtu {
+    bytes: u16,
+    /// Whether the log has what sets it.
+    is_said: bool,
+    /// Or may it be larger.
+    is_known: bool,
+}
+
 /// From the first to the last one, and in which of this time one was under way.
 #[derive(Clone, Copy, Debug, Default)]
 struct Turns {
@@ -110,7 +124,7 @@ struct Used {
     count: u64,
     bytes: u64,
     longest: u16,
-    /// PDUs whose value has all the room there is.
+    /// PDUs whose value is as long as the longest one.
     full: u64,
     first: u64,
     last: u64,
@@ -182,12 +196,23 @@ impl Gatt {
         self.asked = Default::default();
     }
 
-    /// The MTU in force.
-    fn mtu(&self) -> u16 {
-        self.agreed.unwrap_or(LEAST_MTU)
+    /// The MTU at the end. `channel` is that of an enhanced bearer's channel, which is its MTU (Part G, section 5.3.1);
+    /// 0: it is none.
+    fn mtu(&self, half: &Half, link: &RadioLink, channel: u16) -> Mtu {
+        let is_from_begin = link.from_start && !half.tally.is_lossy && !self.is_agreed_unseen;
+        let said = Some(channel).filter(|&channel| channel > 0).or(self.agreed);
+        let least = said.unwrap_or(LEAST_MTU);
+        // What is longer was agreed on where the log does not have it.
+        let is_known = (said.is_some() || is_from_begin) && self.longest <= least;
+        Mtu { bytes: least.max(self.longest), is_said: said.is_some(), is_known }
     }
 
     pub(super) fn att(&mut self, at: u64, way: usize, att: &Att) {
+        let header = match att.kind {
+            AttKind::ReadResponse => Kind::Read.header(),
+            kind => Kind::of(kind).map_or(0, Kind::header),
+        };
+        self.longest = self.longest.max(att.bytes.saturating_add(header));
         match att.kind {
             AttKind::MtuRequest { mtu } => {
                 self.offered[way] = Some(mtu);
@@ -195,8 +220,9 @@ impl Gatt {
             }
             AttKind::MtuResponse { mtu } => {
                 // The lesser one of what both said (Part F, section 3.4.2.2).
-                if let Some(offered) = self.offered[1 - way].take() {
-                    self.agreed = Some(offered.min(mtu).max(LEAST_MTU));
+                match self.offered[1 - way].take() {
+                    Some(offered) => self.agreed = Some(offered.min(mtu).max(LEAST_MTU)),
+                    None => self.is_agreed_unseen = true,
                 }
                 self.asked[1 - way][REQUEST] = None;
             }
@@ -218,12 +244,11 @@ impl Gatt {
                 let place = self.used(way, kind, handle, at);
                 let is_beyond = place.is_none();
                 if let Some(place) = place {
-                    let room = self.mtu().saturating_sub(kind.header());
                     let used = &mut self.handles[place];
                     used.count += 1;
                     used.last = at;
                     if kind != Kind::Read {
-                        used.takes(att.bytes, room);
+                        used.takes(att.bytes);
                     }
                 }
                 if kind.takes_turns() {
@@ -248,7 +273,6 @@ impl Gatt {
         if is_beyond {
             self.beyond_turns[way][transaction].add(since, at);
         }
-        let room = self.mtu().saturating_sub(1);
         let Some(used) = place.map(|place| &mut self.handles[place]) else { return };
         let took = at.saturating_sub(since);
         used.turns.add(took);
@@ -256,7 +280,7 @@ impl Gatt {
         used.errors += u64::from(bytes.is_none());
         used.last = at;
         if let (Kind::Read, Some(bytes)) = (used.kind, bytes) {
-            used.takes(bytes, room);
+            used.takes(bytes);
         }
     }
 
@@ -290,24 +314,26 @@ impl Gatt {
         }))
     }
 
-    /// What went over handles in a direction, the most bytes first. `length` is that of the longest data PDU on the
-    /// air, and `interval_ns` that of connection events; 0: not known.
-    pub(super) fn facts(&self, way: Way, half: &Half, length: u16, interval_ns: u64) -> Option<GattFacts> {
+    /// What went over handles in a direction, the most bytes first. `channel` is the MTU of an enhanced bearer's
+    /// channel; 0: it is none.
+    pub(super) fn facts(&self, way: Way, half: &Half, link: &RadioLink, channel: u16) -> Option<GattFacts> {
         let mut handles: Vec<&Used> = self.handles.iter().filter(|used| used.way == way.index()).collect();
         let beyond = self.beyond[way.index()];
         if handles.is_empty() && beyond == 0 {
             return None;
         }
         handles.sort_by_key(|used| std::cmp::Reverse((used.bytes, used.count)));
-        let handles = handles.into_iter().map(|used| self.handle(used, half, length, interval_ns)).collect();
-        Some(GattFacts { att_mtu_bytes: self.mtu(), is_mtu_exchanged: self.agreed.is_some(), handles, beyond })
+        let mtu = self.mtu(half, link, channel);
+        let handles = handles.into_iter().map(|used| self.handle(used, half, link, mtu)).collect();
+        let Mtu { bytes, is_said, is_known } = mtu;
+        Some(GattFacts { att_mtu_bytes: bytes, is_mtu_exchanged: is_said, is_mtu_known: is_known, handles, beyond })
     }
 
-    fn handle(&self, used: &Used, half: &Half, length: u16, interval_ns: u64) -> GattHandle {
+    fn handle(&self, used: &Used, half: &Half, link: &RadioLink, mtu: Mtu) -> GattHandle {
         let uuid = self.names.iter().find(|named| named.handle == used.handle).map(|named| named.uuid);
         let span = used.last - used.first;
         let rate = (span > 0).then(|| (used.bytes as f64 * 8e9 / span as f64) as u64);
-        let intervals = |ns: u64| (interval_ns > 0).then(|| ns as f64 / interval_ns as f64);
+        let intervals = |ns: u64| (link.interval_ns > 0).then(|| ns as f64 / link.interval_ns as f64);
         let is_open =
             |asked: &&Asked| asked.place.is_some_and(|place| std::ptr::eq(&raw const self.handles[place], used));
         let open = self.asked[used.way].iter().flatten().filter(is_open).count() as u64;
@@ -329,12 +355,12 @@ impl Gatt {
             intervals_per_turn: turn_p50_ns.and_then(intervals),
             errors: used.errors,
             unanswered: used.unanswered + open,
-            limits: self.limits(used, half, length, span),
+            limits: self.limits(used, half, (link, mtu), span),
         }
     }
 
     /// What limits it, the first one most.
-    fn limits(&self, used: &Used, half: &Half, length: u16, span: u64) -> Vec<String> {
+    fn limits(&self, used: &Used, half: &Half, (link, mtu): (&RadioLink, Mtu), span: u64) -> Vec<String> {
         /// Fewer PDUs have no rate.
         const LEAST: u64 = 8;
         let mut limits = Vec::new();
@@ -364,8 +390,10 @@ impl Gatt {
             }
         }
         // Most have all the room there is, and a data PDU on the air would have more.
-        let is_small = 2 * used.full >= used.count && (self.mtu() == LEAST_MTU || self.mtu() + L2CAP_HEADER < length);
-        if is_small && limits.first().is_none_or(|limit| limit != "program") {
+        let is_full = used.longest >= mtu.bytes.saturating_sub(used.kind.header()) && 2 * used.full >= used.count;
+        let length = if link.from_start { link.length[used.way] } else { 0 };
+        let is_small = mtu.bytes == LEAST_MTU || mtu.bytes.saturating_add(L2CAP_HEADER) < length;
+        if mtu.is_known && is_full && is_small && limits.first().is_none_or(|limit| limit != "program") {
             limits.push("mtu".to_owned());
         }
         limits
@@ -377,9 +405,11 @@ impl Used {
         Turns { first: self.first, last: self.last, busy_ns: self.busy_ns }
     }
 
-    fn takes(&mut self, bytes: u16, room: u16) {
+    fn takes(&mut self, bytes: u16) {
         self.bytes += u64::from(bytes);
-        self.longest = self.longest.max(bytes);
-        self.full += u64::from(bytes >= room);
+        if bytes > self.longest {
+            (self.longest, self.full) = (bytes, 0);
+        }
+        self.full += u64::from(bytes == self.longest);
     }
 }

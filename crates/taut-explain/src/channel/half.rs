@@ -19,6 +19,7 @@ use super::media::Media;
 use super::model;
 use super::program::Program;
 use super::tally::Tally;
+use super::turns::Question;
 use super::uses::Uses;
 use crate::engine::{Breakdown, Episode};
 
@@ -94,6 +95,8 @@ pub(crate) struct Half {
     pub(crate) buffers: u16,
     /// Packets that went lately.
     gone: VecDeque<u64>,
+    /// When one of the other direction last went.
+    pub(super) other_went: Option<u64>,
     sdu: u64,
     /// When the newest packet was handed over, or arrived.
     newest: u64,
@@ -132,6 +135,7 @@ impl Half {
             freed_at: None,
             buffers: 0,
             gone: VecDeque::new(),
+            other_went: None,
             sdu: 0,
             newest: 0,
             program: None,
@@ -168,15 +172,22 @@ impl Half {
     }
 
     /// Notes who held until now.
-    pub(super) fn advance(&mut self, at: u64, place: u64, is_peers: bool, must_answer: bool, link: &RadioLink) {
+    pub(super) fn advance(
+        &mut self,
+        at: u64,
+        place: u64,
+        is_peers: bool,
+        to_answer: Option<Question>,
+        link: &RadioLink,
+    ) {
         let Some((from, from_place)) = self.since else { return };
         if at <= from {
             return;
         }
         let is_awaited = self.program.as_ref().is_some_and(|program| program.is_waiting());
         let is_tentative = self.has_more() == Some(false) && self.in_controller.is_empty() && self.is_dry();
-        let (holder, is_queued) =
-            self.holder(is_peers, must_answer, at - self.gone.back().map_or(from, |&last| last.min(from)), link);
+        let gap = at - self.gone.back().map_or(from, |&last| last.min(from));
+        let (holder, is_queued) = self.holder(is_peers, to_answer, (at, gap), link);
         self.since = Some((at, place));
         let part = Episode { from, to: at, places: (from_place, place) };
         let longest = self.tally.silence.map_or(LONGEST_SUPERVISION_NS, |longest| longest.length());
@@ -224,6 +235,10 @@ impl Half {
         {
             self.pending.iter_mut().for_each(|pending| pending.is_tentative = false);
             self.tally.credit_waits.add(at.saturating_sub(since));
+            // While the last ones were still under way, the receiver could give none for them.
+            let through = self.gone.back().map_or(since, |&last| last.max(since));
+            let is_under_way = !self.in_controller.is_empty();
+            self.tally.grant_delays.add(if is_under_way { 0 } else { at.saturating_sub(through) });
             (self.is_freshly_granted, self.granted_at) = (true, at);
         }
     }
@@ -305,8 +320,9 @@ impl Half {
             let has_credits = self.credits.is_some_and(|credits| credits > 0) && !self.is_freshly_granted;
             let quarter = link.interval_ns / 4;
             let is_later = link.interval_ns > 0 && since_last > link.interval_ns - quarter;
-            // The sender had more: an SDU was under way, or the next came in the very next event.
-            let had_more = self.sdu > 0 || since_last < link.interval_ns + quarter;
+            // The sender had more: an SDU was under way, or the next came in the very next event after several. A
+            // program may write something once in an interval.
+            let had_more = self.sdu > 0 || self.gone.len() > 1 && since_last < link.interval_ns + quarter;
             self.tally.cut_short += u64::from(has_credits && is_later && had_more);
             self.notes_way(acl.length, since_last);
         }
@@ -369,6 +385,13 @@ impl Half {
     /// What goes now could have gone before the peer's turn was over.
     pub(super) fn was_free(&mut self) {
         self.give(Holder::PeerTurn, if self.is_sent_here { Holder::SendingProgram } else { Holder::NotKnown });
+    }
+
+    /// A question was answered, and the log lacks that: since when its answer was there is not known.
+    pub(super) fn lacks_an_answer(&mut self) {
+        self.tally.lacks_answers = true;
+        self.give(Holder::PeerTurn, Holder::NotKnown);
+        self.give(Holder::SendingProgram, Holder::NotKnown);
     }
 
     /// Whose turn it was is not known.
@@ -465,6 +488,9 @@ impl Half {
             return;
         }
         self.tally.rhythm.went(at, link.interval_ns, air_ns);
+        if self.other_went.is_some_and(|then| at.saturating_sub(then) < link.interval_ns) {
+            self.tally.met_ns = self.tally.met_ns.saturating_add(air_ns);
+        }
         // A little less: what ends one event and what ends the next are not taken for one.
         let window = link.interval_ns - link.interval_ns / 10;
         while self.gone.front().is_some_and(|&then| then.saturating_add(window) <= at)
@@ -521,6 +547,8 @@ impl Half {
         } else {
             // What is longer is not for want of an event, and another interval would not make it shorter.
             self.tally.unqueued_ns += waits - skips;
+            // A controller may report only in the next event that a packet is through.
+            self.tally.overdue_ns += (part.length() - waits).saturating_sub(link.interval_ns);
         }
         let split = part.from + waits;
         self.put(holder, Episode { to: split, ..part }, is_awaited);
@@ -557,6 +585,11 @@ impl Half {
     /// Whether an SDU is under way, so that its sender has more to send.
     pub(super) const fn is_amid_sdu(&self) -> bool {
         self.sdu > 0
+    }
+
+    /// Whether the next PDU continues the SDU that is under way.
+    pub(super) const fn goes_on(&self) -> bool {
+        self.limits.mps > 0 && self.sdu > 0
     }
 
     pub(super) fn finish(&mut self) {

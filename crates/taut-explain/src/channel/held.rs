@@ -3,9 +3,17 @@
 use taut_event::{Holder, RadioLink};
 
 use super::half::{Half, LEFT_OVER};
+use super::turns::Question;
 
 impl Half {
-    pub(super) fn holder(&self, is_peers: bool, must_answer: bool, gap: u64, link: &RadioLink) -> (Holder, bool) {
+    /// The holder of a stretch up to `at`, with whether packets were left over; `gap` is since the last one went.
+    pub(super) fn holder(
+        &self,
+        is_peers: bool,
+        to_answer: Option<Question>,
+        (at, gap): (u64, u64),
+        link: &RadioLink,
+    ) -> (Holder, bool) {
         if self.is_adrift {
             return (Holder::NotKnown, false);
         }
@@ -14,7 +22,7 @@ impl Half {
             return self.holder_classic();
         }
         if !self.is_sent_here() {
-            return (self.holder_there(is_dry, is_peers, must_answer, gap, link), false);
+            return (self.holder_there(is_dry, is_peers, to_answer, (at, gap), link), false);
         }
         if let Some(has_more) = self.has_more() {
             return self.holder_seen(has_more, is_peers);
@@ -23,6 +31,8 @@ impl Half {
             0 if self.lacks_credits() || self.tally.is_turnless => Holder::NotKnown,
             0 if is_dry => Holder::Credits,
             0 if is_peers => Holder::PeerTurn,
+            // Of other channels: nobody can tell whether this one had anything to send.
+            0 if self.is_full() => Holder::NotKnown,
             0 => Holder::SendingProgram,
             _ if self.left_over >= LEFT_OVER => return (Holder::ConnectionInterval, true),
             _ if self.lacks_credits() => Holder::NotKnown,
@@ -83,19 +93,34 @@ impl Half {
     }
 
     /// Who held what comes from the peer, of which only the arrival is seen.
-    fn holder_there(&self, is_dry: bool, is_peers: bool, must_answer: bool, gap: u64, link: &RadioLink) -> Holder {
+    fn holder_there(
+        &self,
+        is_dry: bool,
+        is_peers: bool,
+        to_answer: Option<Question>,
+        (at, gap): (u64, u64),
+        link: &RadioLink,
+    ) -> Holder {
         // Given credits travel to the peer in one event, and what they allow comes in the next one.
         let round = if self.is_freshly_granted { 2 } else { 1 };
         let interval = self.listens_ns(link);
-        let is_soon = interval > 0 && gap <= interval.saturating_mul(round).saturating_add(interval / 8);
-        match is_soon {
+        let is_within = |rounds: u64, since: u64| {
+            interval > 0 && since <= interval.saturating_mul(rounds).saturating_add(interval / 8)
+        };
+        // An answer of which something has come is made.
+        match to_answer.filter(|_| !self.is_amid_sdu()) {
             _ if self.lacks_credits() || self.tally.is_turnless => Holder::NotKnown,
             _ if is_dry => Holder::Credits,
             _ if is_peers => Holder::PeerTurn,
-            _ if must_answer => Holder::SendingProgram,
-            true if self.is_freshly_granted => Holder::Credits,
-            true => Holder::ConnectionInterval,
-            false => Holder::NotKnown,
+            // The question is not there yet.
+            Some(Question { ahead: 1.., .. }) => Holder::PeerTurn,
+            // An answer that is made at once goes in the next event.
+            Some(question) if is_within(1, at.saturating_sub(question.since)) => Holder::ConnectionInterval,
+            Some(_) if interval == 0 => Holder::NotKnown,
+            Some(_) => Holder::SendingProgram,
+            None if !is_within(round, gap) => Holder::NotKnown,
+            None if self.is_freshly_granted => Holder::Credits,
+            None => Holder::ConnectionInterval,
         }
     }
 }

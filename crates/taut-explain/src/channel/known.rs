@@ -40,6 +40,7 @@ pub(super) fn lacks(facts: &Facts<'_>) -> Option<&'static str> {
         () if !half.knows_credits() || half.limits.credits == 0 || half.limits.mps < 23 => {
             "it is no channel with credits (ATT has none), or the log lacks its opening"
         }
+        () if facts.is_both_ways() => "data goes both ways, and only one direction is modelled",
         () if tally.packets < LEAST_PACKETS => "fewer than four packets went",
         // The first one may be under way for seconds.
         () if tally.sdus == 0 && tally.bytes > u64::from(half.limits.mtu) => "no SDU is seen to end",

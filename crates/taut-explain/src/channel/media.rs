@@ -34,11 +34,13 @@ pub(super) struct Media {
 #[derive(Clone, Copy, Debug)]
 struct Last {
     began: u64,
+    at: u64,
     sequence: u16,
     timestamp: u32,
     /// How far the media has come.
     media_ns: i64,
-    /// Of the window before and of this one: the least that a packet came behind its timestamp.
+    /// Of the window before and of this one: the least that a packet came behind its timestamp. The others of a burst
+    /// come ahead of it.
     least: [i64; 2],
     window: u64,
 }
@@ -57,7 +59,7 @@ impl Media {
         if self.hz == 0 {
             return;
         }
-        let new = Last { began: at, sequence, timestamp, media_ns: 0, least: [0; 2], window: at };
+        let new = Last { began: at, at, sequence, timestamp, media_ns: 0, least: [0; 2], window: at };
         let Some(mut last) = self.last.replace(new) else { return };
         let steps = i64::from(timestamp.wrapping_sub(last.timestamp).cast_signed());
         let step_ns = steps * 1_000_000_000 / i64::from(self.hz);
@@ -69,11 +71,15 @@ impl Media {
         (last.sequence, last.timestamp) = (sequence, timestamp);
         last.media_ns = last.media_ns.saturating_add(step_ns);
         let behind = i64::try_from(at.saturating_sub(last.began)).unwrap_or(i64::MAX).saturating_sub(last.media_ns);
-        if at.saturating_sub(last.window) > WINDOW_NS {
+        let begins_burst = 2 * at.saturating_sub(last.at) >= step_ns.unsigned_abs();
+        last.at = at;
+        if begins_burst && at.saturating_sub(last.window) > WINDOW_NS {
             (last.window, last.least) = (at, [last.least[1], behind]);
         }
-        last.least[1] = last.least[1].min(behind);
-        let late_ns = behind.saturating_sub(last.least[0].min(last.least[1])).unsigned_abs();
+        if begins_burst {
+            last.least[1] = last.least[1].min(behind);
+        }
+        let late_ns = behind.saturating_sub(last.least[0].min(last.least[1])).max(0).unsigned_abs();
         let is_late = late_ns >= LATE_NS;
         self.late += u64::from(is_late);
         if is_late && !self.is_late {
@@ -148,6 +154,24 @@ mod tests {
         assert_eq!((media.late_ns(), media.times_late()), (media.latest().late_ns, 1));
         let media = stream(0);
         assert!(media.late() == 0 && media.latest().late_ns < 5 * MS, "{:?}", media.latest());
+    }
+
+    /// Packets of 20 ms, eight at a time, and from one of these bursts on all are so late.
+    fn bursts(late: u64) -> Media {
+        let mut media = Media::default();
+        media.starts(48_000);
+        for n in 0..3000_u64 {
+            let at = n / 8 * 160 * MS + n % 8 * 200_000 + if n >= 1600 { late } else { 0 };
+            media.packet((at, n), n as u16, n as u32 * 960);
+        }
+        media
+    }
+
+    #[test]
+    fn who_hands_over_bursts_is_ahead_with_the_rest_of_each() {
+        assert_eq!((bursts(0).late(), bursts(0).latest().late_ns), (0, 0));
+        let media = bursts(150 * MS);
+        assert!(media.late() > 0 && media.latest().late_ns == 150 * MS, "{:?}", media.latest());
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod gains;
 mod gatt;
 mod half;
 mod held;
+mod judged;
 mod known;
 mod media;
 mod mic;
@@ -22,16 +23,22 @@ mod shape;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod uses;
 mod verdict;
 
-use taut_event::{Channel as Kind, Direction as Way, Event, Flow, FlowKey, L2cap, RadioLink, Turn, What};
+use taut_air::SDU_LENGTH_BYTES;
+use taut_event::{
+    Acl, Att, Channel as Kind, ChannelKey, Direction as Way, Event, Flow, FlowKey, L2cap, RadioLink, Turn, What,
+};
 
 use crate::engine::Breakdown;
 pub(crate) use classic::CAUSES as CLASSIC_CAUSES;
 pub(crate) use half::Half;
+pub(crate) use judged::CAUSES;
 pub(crate) use report::{direction, times};
-pub(crate) use verdict::CAUSES;
+use turns::{Question, Turns, transaction};
+pub(crate) use verdict::{LISTENS, SKIPPED};
 
 /// What is known of a channel, in bounded memory. The direction with index 0 is that of what the log's host sends.
 #[derive(Debug)]
@@ -44,47 +51,13 @@ pub(crate) struct Channel {
     turns: Turns,
     /// Of the attribute protocol.
     gatt: Option<Box<gatt::Gatt>>,
+    /// By direction: an answer of which more packets are to come.
+    answer: [Option<Att>; 2],
     pub(crate) first: Option<u64>,
     last: u64,
     pub(crate) packets: u64,
     /// Whether it turned out to be one of BR/EDR, which has another name.
     is_classic: bool,
-}
-
-/// Whose turn it is, where a protocol takes turns.
-#[derive(Clone, Copy, Debug, Default)]
-struct Turns {
-    /// By direction and kind: the question that went that way and has no answer yet. A request and an indication may
-    /// be open at once (Core Specification, Vol 3, Part F, section 3.3.2).
-    asked: [[Option<Question>; 2]; 2],
-    /// Whether the last one that went was an answer.
-    is_last_answer: [bool; 2],
-}
-
-/// A question that waits for its answer.
-#[derive(Clone, Copy, Debug)]
-struct Question {
-    /// When it was through.
-    since: u64,
-    /// So many packets are in the controller up to its last one.
-    ahead: u64,
-}
-
-impl Turns {
-    /// Whether a question went this way and has no answer yet.
-    fn is_asked(&self, way: usize) -> bool {
-        self.asked[way].iter().any(Option::is_some)
-    }
-
-    /// Whether nothing can go this way before something comes the other way.
-    fn is_peers(&self, way: usize) -> bool {
-        self.is_asked(way) || self.is_last_answer[way] && !self.is_asked(1 - way)
-    }
-}
-
-/// Which transaction a PDU belongs to that takes turns: 0 of a request, 1 of an indication.
-const fn transaction(turn: Turn) -> usize {
-    matches!(turn, Turn::Indicates | Turn::Confirms) as usize
 }
 
 impl Channel {
@@ -95,7 +68,19 @@ impl Channel {
         };
         let halves = [true, false].map(|is_sent_here| Half::new(is_sent_here, kind));
         let (link, turns) = (RadioLink::default(), Turns::default());
-        Self { flow, halves, link, asked: None, turns, gatt: None, first: None, last: 0, packets: 0, is_classic: false }
+        Self {
+            flow,
+            halves,
+            link,
+            asked: None,
+            turns,
+            gatt: None,
+            answer: [None; 2],
+            first: None,
+            last: 0,
+            packets: 0,
+            is_classic: false,
+        }
     }
 
     pub(crate) fn event(&mut self, event: &Event) {
@@ -106,7 +91,8 @@ impl Channel {
         self.first.get_or_insert(at);
         let place = event.place;
         for way in [0, 1] {
-            self.halves[way].advance(at, place, self.turns.is_peers(way), self.turns.is_asked(1 - way), &self.link);
+            let asked = self.asked_of(way);
+            self.halves[way].advance(at, place, self.turns.is_peers(way), asked, &self.link);
         }
         let way = event.direction.index();
         match what {
@@ -119,42 +105,36 @@ impl Channel {
             }
             L2cap::Packet(acl) => {
                 self.packets += 1;
+                let begins = acl.begins_pdu && !self.halves[way].goes_on();
                 // What goes while a question is open, or before the peer asked one, waited for nobody's turn.
                 let kind = transaction(acl.turn);
                 let is_open = self.turns.asked[way][kind].is_some();
                 match acl.turn {
-                    Turn::Free if acl.begins_pdu => self.halves[way].was_free(),
+                    Turn::Free if begins => self.halves[way].was_free(),
                     Turn::Asks | Turn::Indicates if !is_open => self.halves[way].was_free(),
+                    // It came before this one, and the log lacks it.
+                    Turn::Asks | Turn::Indicates => self.halves.iter_mut().for_each(Half::lacks_an_answer),
                     Turn::NotKnown => self.halves.iter_mut().for_each(Half::loses_turns),
                     _ => {}
                 }
                 self.halves[way].packet((at, place), &acl, event.bytes.len(), &self.link);
-                match acl.turn {
-                    Turn::NotKnown => self.turns = Turns::default(),
-                    Turn::Free if acl.begins_pdu => self.turns.is_last_answer[way] = false,
-                    Turn::Free => {}
-                    Turn::Asks | Turn::Indicates => {
-                        let ahead = self.halves[way].in_controller() as u64;
-                        self.turns.asked[way][kind] = Some(Question { since: at, ahead });
-                        self.turns.is_last_answer[way] = false;
-                    }
-                    Turn::Answers | Turn::Confirms => {
-                        self.turns.is_last_answer[way] = true;
-                        if let Some(question) = self.turns.asked[1 - way][kind].take() {
-                            self.halves[1 - way].tally.answers.add(at.saturating_sub(question.since));
-                            self.halves[1 - way].answered();
-                        }
-                    }
+                if !self.halves[way].is_sent_here() {
+                    self.halves[1 - way].other_went = Some(at);
                 }
+                self.takes_turn(way, at, &acl, begins);
             }
             L2cap::Completed { packets } => {
                 self.halves[way].completed((at, place), packets, &self.link);
+                self.halves[1 - way].other_went = Some(at);
                 for question in self.turns.asked[way].iter_mut().flatten().filter(|question| question.ahead > 0) {
                     question.since = at;
                     question.ahead = question.ahead.saturating_sub(packets.into());
                 }
             }
-            L2cap::Att(att) => self.gatt.get_or_insert_default().att(at, way, &att),
+            L2cap::Att(att) => match self.turns.is_under_way(way) && att.kind.is_answer() {
+                true => self.answer[way] = Some(att),
+                false => self.gatt.get_or_insert_default().att(at, way, &att),
+            },
             L2cap::Characteristic(named) => self.gatt.get_or_insert_default().named(named),
             L2cap::Credits { count } => self.halves[way].granted(at, count),
             L2cap::Buffers { in_use, of } => self.halves[0].buffers(in_use, of),
@@ -175,16 +155,53 @@ impl Channel {
         }
     }
 
+    /// What a packet ends of what takes turns.
+    fn takes_turn(&mut self, way: usize, at: u64, acl: &Acl, begins: bool) {
+        if begins {
+            self.answer[way] = None;
+        }
+        let Some(turn) = self.turns.done_by(way, acl, begins) else { return };
+        let kind = transaction(turn);
+        match turn {
+            Turn::NotKnown => self.turns = Turns::default(),
+            Turn::Free if begins => self.turns.is_last_answer[way] = false,
+            Turn::Free => {}
+            Turn::Asks | Turn::Indicates => {
+                let ahead = self.halves[way].in_controller() as u64;
+                self.turns.asked[way][kind] = Some(Question { since: at, ahead });
+                self.turns.is_last_answer[way] = false;
+            }
+            Turn::Answers | Turn::Confirms => {
+                self.turns.is_last_answer[way] = true;
+                if let Some(question) = self.turns.asked[1 - way][kind].take() {
+                    self.halves[1 - way].tally.answers.add(at.saturating_sub(question.since));
+                    self.halves[1 - way].answered();
+                }
+                if let Some(att) = self.answer[way].take() {
+                    self.gatt.get_or_insert_default().att(at, way, &att);
+                }
+            }
+        }
+    }
+
     /// The program of this end did something at its socket.
     pub(crate) fn program(&mut self, at: u64, change: impl FnOnce(&mut Half, &mut program::Program)) {
         let at = at.max(self.last);
         self.last = at;
         for way in [0, 1] {
-            self.halves[way].advance(at, 0, self.turns.is_peers(way), self.turns.is_asked(1 - way), &self.link);
+            let asked = self.asked_of(way);
+            self.halves[way].advance(at, 0, self.turns.is_peers(way), asked, &self.link);
         }
         let mut program = self.halves[0].program.take().unwrap_or_default();
         change(&mut self.halves[0], &mut program);
         self.halves[0].program = Some(program);
+    }
+
+    /// The question that a direction has to answer; through once it was handed over, where the log never tells that.
+    fn asked_of(&self, way: usize) -> Option<Question> {
+        let question = self.turns.asked_of(way)?;
+        let is_told = self.halves[1 - way].tally.completions.count() > 0;
+        Some(Question { ahead: if is_told { question.ahead } else { 0 }, ..question })
     }
 
     /// What is still waited for has been waited for until now.
@@ -198,6 +215,14 @@ impl Channel {
             let longest = turns.asked[way].iter().flatten().map(|question| question.since).min();
             half.tally.unanswered = longest.map(|since| at.saturating_sub(since)).or(half.tally.unanswered);
             half.ended(at, turns.is_asked(0) || turns.is_asked(1));
+        }
+    }
+
+    /// Bytes before an SDU in its first PDU.
+    const fn sdu_header(&self) -> usize {
+        match self.flow.key {
+            FlowKey::L2cap(ChannelKey { channel: Kind::CreditBased(_), .. }) => SDU_LENGTH_BYTES,
+            _ => 0,
         }
     }
 

@@ -23,21 +23,22 @@ pub(super) fn phy(link: &RadioLink, way: usize) -> Phy {
     }
 }
 
-/// The limit of a direction with SDUs of so many bytes in PDUs of so many.
-pub(super) fn limit(link: &RadioLink, way: usize, sdu: u64, mps: u16) -> Limit {
+/// The limit of a direction with SDUs of so many bytes, behind a header of so many, in PDUs of so many.
+pub(super) fn limit(link: &RadioLink, way: usize, (sdu, header): (u64, usize), mps: u16) -> Limit {
     Limit {
         phy: phy(link, way),
         length: usize::from(link.length[way]).clamp(LEAST_LENGTH, 251),
         mic: link.is_encrypted,
         ifs: IFS_NS,
         sdu: (sdu as usize).clamp(1, 0xffff),
+        header,
         mps: usize::from(mps).max(LEAST_MPS),
     }
 }
 
 /// Time on air of an ACL packet, in as many data PDUs as it takes, each with its answer.
 pub(super) fn air_ns(length: u16, link: &RadioLink, way: usize) -> u64 {
-    let limit = limit(link, way, 1, 0);
+    let limit = limit(link, way, (1, 0), 0);
     let (whole, rest) = (usize::from(length) / limit.length, usize::from(length) % limit.length);
     let rest = if rest > 0 || whole == 0 { limit.cycle(rest) } else { 0 };
     whole as u64 * limit.cycle(limit.length) + rest

@@ -21,6 +21,8 @@ pub(crate) struct Tally {
     pub(crate) grants: Sample,
     /// Waits without credits, from the last one used to the next ones.
     pub(crate) credit_waits: Sample,
+    /// The part of these in which nothing was under way: from the last packet that was through to the next credits.
+    pub(crate) grant_delays: Sample,
     /// From the packet's hand-over to its completion.
     pub(crate) completions: Sample,
     /// The same, for percentiles.
@@ -29,6 +31,8 @@ pub(crate) struct Tally {
     pub(crate) answers: Spread,
     /// How long a question waited that was never answered.
     pub(crate) unanswered: Option<u64>,
+    /// Whether the log lacks answers to questions.
+    pub(crate) lacks_answers: bool,
     /// How long the sender waited for credits that never came.
     pub(crate) ungranted: Option<u64>,
     /// Whether packets of the log were lost meanwhile.
@@ -45,12 +49,16 @@ pub(crate) struct Tally {
     pub(crate) largest_packet: u16,
     /// Time on air, computed from the lengths.
     pub(crate) air_ns: u64,
+    /// The same of packets that went within an interval of one of the other direction.
+    pub(crate) met_ns: u64,
     /// Most credits there were.
     pub(crate) most_credits: u64,
     /// Waits for an event after one that closed with packets in the controller.
     pub(crate) queued_ns: u64,
     /// Waits for an event after one that left none.
     pub(crate) unqueued_ns: u64,
+    /// What a packet was in the controller beyond the event after the next, with nothing queued before it.
+    pub(crate) overdue_ns: u64,
     /// From credits that came when there were none to the next packet, where an SDU begins with it.
     pub(crate) wakes: Sample,
     /// The same where an SDU goes on: the kernel has its rest, and no program is woken.

@@ -5,6 +5,8 @@ mod classic;
 mod ends;
 mod lacking;
 mod links;
+mod parts;
+mod shared;
 mod table;
 mod turns;
 
@@ -49,6 +51,7 @@ impl Talk {
             length: [251; 2],
             is_encrypted: false,
             from_start: true,
+            sniff_ns: 0,
         };
         talk.say(0, Way::Forward, L2cap::Link(link));
         talk.say(0, Way::Forward, L2cap::Buffers { in_use: 0, of: buffers });
@@ -201,14 +204,20 @@ fn a_window_that_is_never_used_up_is_not() {
 
 /// The controller always has packets, of which so many go in an event of 30 ms; twelve would fit.
 fn backlog(per_event: u64) -> Direction {
+    exchanges(per_event, CYCLE, |_, _| ())
+}
+
+/// The same with exchanges of so many nanoseconds, and what else comes at the end of each.
+fn exchanges(per_event: u64, cycle: u64, comes: impl Fn(&mut Talk, u64)) -> Direction {
     let mut talk = Talk::new(coc(), 30 * MS, 10_000, 20);
     let mut at = 31 * MS;
     (0..19).for_each(|_| talk.send(at, Turn::Free));
     for _ in 0..30 {
         let anchor = talk.anchor(at);
-        for n in 1..=per_event {
-            talk.completed(anchor + n * CYCLE);
-            talk.send(anchor + n * CYCLE + 1000, Turn::Free);
+        for end in (1..=per_event).map(|n| anchor + n * cycle) {
+            comes(&mut talk, end);
+            talk.completed(end);
+            talk.send(end + 1000, Turn::Free);
         }
         at = anchor + MS;
     }
@@ -233,7 +242,12 @@ fn full_events_are_not_and_a_faster_phy_helps() {
 
 /// Writes with a response that takes so long after the request is through.
 fn questions(think: u64) -> Direction {
-    let mut talk = Talk::new(Kind::Att, 30 * MS, 0, 20);
+    asked(30 * MS, think).forward()
+}
+
+/// The same at an interval.
+fn asked(interval: u64, think: u64) -> Talk {
+    let mut talk = Talk::new(Kind::Att, interval, 0, 20);
     let mut at = MS;
     for _ in 0..20 {
         talk.send(at, Turn::Asks);
@@ -243,7 +257,7 @@ fn questions(think: u64) -> Direction {
         talk.comes(at, Turn::Answers);
         at += MS / 10;
     }
-    talk.forward()
+    talk
 }
 
 #[test]

@@ -7,27 +7,13 @@ use taut_event::{Coverage, Direction as Way, Holder, Kind};
 use super::facts::Facts;
 use super::gain::gains;
 use super::gains::Gains;
+use super::judged::{CAUSES, CLEAR, Judged, holders, text, unknown};
 use super::{Channel, model};
-use crate::engine::{Certainty, Evidence, Found, Verdict, VerdictOn, is_enough};
+use crate::engine::{Verdict, VerdictOn, is_enough};
 use crate::words;
 
-/// The causes with the holders whose time they are.
-pub(crate) const CAUSES: [(&str, &[Holder]); 9] = [
-    ("credit_window", &[Holder::Credits]),
-    ("controller", &[Holder::ConnectionInterval, Holder::Air]),
-    ("controller_buffers", &[Holder::ControllerBuffers]),
-    ("interval_quantisation", &[Holder::ConnectionInterval]),
-    ("phy", &[Holder::Air]),
-    ("length", &[Holder::Air]),
-    ("mtu", &[Holder::Air]),
-    ("peer_turn", &[Holder::PeerTurn]),
-    ("sending_program", &[Holder::SendingProgram]),
-];
-
-/// Those whose time a cause is.
-fn holders(cause: &str) -> &'static [Holder] {
-    CAUSES.iter().find(|(name, _)| *name == cause).map_or(&[][..], |(_, holders)| holders)
-}
+/// What waits for an event of the link.
+const WAITS: [Holder; 3] = [Holder::ConnectionInterval, Holder::Credits, Holder::ControllerBuffers];
 
 /// Less of the time is not worth a word.
 const LEAST_SAVED: f64 = 0.02;
@@ -35,56 +21,6 @@ const LEAST_SAVED: f64 = 0.02;
 const LEAST_EARLY: f64 = 0.05;
 /// Fewer packets say nothing of a rate.
 const LEAST_PACKETS: u64 = 20;
-
-/// More than LE 2M carries, in bits per second.
-const FASTEST_BPS: f64 = 2e6;
-
-impl Facts<'_> {
-    fn found(&self, cause: &str, saved: f64, summary: String, evidence: Vec<Evidence>, remedy: &str) -> Judged {
-        let holders = holders(cause);
-        let mut all = vec![self.longest(holders)];
-        all.extend(evidence);
-        let rate = |ns: f64| words::rate(self.half.tally.bytes, ns.max(1.0) as u64);
-        let whole = self.whole_ns as f64;
-        // Less than the data takes on the fastest link there is: the log's times are not those of the air.
-        if saved > 0.0 && self.interval() > 0 && whole - saved >= self.bits * 1e9 / FASTEST_BPS {
-            all.push(text(format!("Without it, by the model: {} instead of {}.", rate(whole - saved), rate(whole))));
-        }
-        if let Some((change, [with, without])) = self.gains.as_ref().and_then(|gains| gains.remedy(cause)) {
-            let rate = |bps: f64| words::rate((bps / 8.0) as u64, 1_000_000_000);
-            all.push(text(format!(
-                "Tried in a simulated link that shows what this log shows: `{change}` gives {} instead of {}.",
-                rate(with),
-                rate(without)
-            )));
-        }
-        let found = Found {
-            summary,
-            side: holders.first().map_or_else(String::new, |holder| holder.side().to_string()),
-            certainty: Certainty::Consistent,
-            cost: self.cost(holders),
-            evidence: all,
-            remedy: remedy.to_owned(),
-        };
-        Judged { saved, verdict: Verdict::Found(found) }
-    }
-}
-
-/// A verdict, and the time that acting on it would save.
-struct Judged {
-    saved: f64,
-    verdict: Verdict,
-}
-
-fn text(text: String) -> Evidence {
-    Evidence { text, frames: None }
-}
-
-const CLEAR: Judged = Judged { saved: 0.0, verdict: Verdict::Clear };
-
-fn unknown(missing: &str, ask: &str) -> Judged {
-    Judged { saved: 0.0, verdict: Verdict::Unknown { missing: missing.to_owned(), ask: ask.to_owned() } }
-}
 
 /// What each cause comes to: what was found first, what would save most time before the rest; and the scenarios that
 /// show what the log shows.
@@ -141,6 +77,8 @@ const fn rank(on: &VerdictOn) -> u8 {
 }
 
 const FROM_BEGIN: &str = "begin the log before the link is made";
+/// LE Read Buffer Size is asked when the adapter is switched on.
+const FROM_POWER_ON: &str = "begin the log before the adapter is switched on (`bluetoothctl power off`, then `on`)";
 const AT_SENDER: &str = "log on the sending host";
 
 const LOSES_NONE: &str = "log again without losses: to a fast disk, with less traffic beside";
@@ -168,7 +106,9 @@ fn credits(facts: &Facts<'_>) -> Judged {
         return CLEAR;
     }
     let median = tally.credit_waits.median().unwrap_or_default();
-    let mut evidence = Vec::from_iter(tally.ungranted.map(|ns| {
+    // Each log that ends amid a transfer ends with such a wait.
+    let last = tally.ungranted.filter(|&ns| ns > 3 * median);
+    let mut evidence = Vec::from_iter(last.map(|ns| {
         let amid = match facts.half.has_more() {
             _ if facts.half.is_amid_sdu() => "an SDU was under way",
             Some(true) => "the program had more to send",
@@ -181,26 +121,45 @@ fn credits(facts: &Facts<'_>) -> Judged {
         0 => String::new(),
         credits => format!("{credits} at first, then "),
     };
-    evidence.push(text(format!(
-        "{} the credits ran out, for {} (median); {at_first}{} at once (median).",
-        words::times(tally.credit_waits.count()),
-        words::time(median),
-        tally.grants.median().unwrap_or_default()
-    )));
-    let summary = match is_bare {
-        true => "The receiver's credits ran out",
-        false => "The receiver's credits ran out: its window is small for this interval",
+    if tally.credit_waits.count() > 0 {
+        evidence.push(text(format!(
+            "{} the credits ran out, for {} (median); {at_first}{} at once (median).",
+            words::times(tally.credit_waits.count()),
+            words::time(median),
+            tally.grants.median().unwrap_or_default()
+        )));
     }
-    .to_owned();
-    facts.found(
-        "credit_window",
-        saved,
-        summary,
-        evidence,
-        "On the receiver: a larger window. A kernel that computes credits from the receive buffer (Linux 6.10, 6.1.93, \
-         6.8.12) does it by itself; on an older one a larger receiving MTU (BT_RCVMTU) does.",
-    )
+    let delay = tally.grant_delays.median().unwrap_or_default();
+    // Credits of the peer come with an event in which it sends.
+    let event = match facts.half.is_sent_here() {
+        true => 2 * facts.channel.half(facts.way.reverse()).listens_ns(&facts.link),
+        false => facts.interval(),
+    };
+    // Credits may wait in the peer's controller behind its own data.
+    let is_late = !facts.is_both_ways() && event > 0 && delay > (event + event / 4).max(LEAST_LATE_NS);
+    if is_late {
+        evidence.push(text(format!("All had arrived {} before new ones came (median).", words::time(delay))));
+    }
+    let summary = match (is_late, is_bare) {
+        (true, _) => "The receiver's credits ran out, and it gave new ones late: its program reads slowly",
+        (_, true) => "The receiver's credits ran out",
+        (_, false) => "The receiver's credits ran out: its window is small for this interval",
+    };
+    let remedy = match is_late {
+        true => READS_SLOWLY,
+        false => LARGER_WINDOW,
+    };
+    facts.found("credit_window", saved, summary.to_owned(), evidence, remedy)
 }
+
+/// A host gives credits again within this.
+const LEAST_LATE_NS: u64 = 30_000_000;
+
+const READS_SLOWLY: &str = "On the receiver: look at what its program does between two reads. A larger window helps only \
+                            if it reads as fast as data comes.";
+const LARGER_WINDOW: &str = "On the receiver: a larger window. A kernel that computes credits from the receive buffer \
+                             (Linux 6.10, 6.1.93, 6.8.12) does it by itself; on an older one a larger receiving MTU \
+                             (BT_RCVMTU) does.";
 
 fn enough(facts: &Facts<'_>, holders: &[Holder]) -> bool {
     let longest = holders.iter().filter_map(|&holder| facts.half.breakdown.get(holder)?.worst.first());
@@ -231,7 +190,8 @@ fn unknown_model(facts: &Facts<'_>) -> Judged {
 /// Part B, section 4.5.6). Where packets come one event after another though there is room, the sender's controller had
 /// no more, or did not go on.
 fn controller_there(facts: &Facts<'_>) -> Judged {
-    let is_gain = || facts.is_gain("controller", holders("controller"), LEAST_EARLY);
+    // Of a sender that never showed more than went, nobody knows whether it had any.
+    let is_gain = || facts.half.tally.cut_short > 0 && facts.is_gain("controller", holders("controller"), LEAST_EARLY);
     if !is_modelled(facts) || !facts.is_cut_short() && !is_gain() {
         return unknown("what the sender's controller had", AT_SENDER);
     }
@@ -270,7 +230,10 @@ fn controller(facts: &Facts<'_>) -> Judged {
     }
     let saved = facts.beyond_model().min(facts.whole_ns as f64 - facts.by_credits());
     let tally = &facts.half.tally;
-    let is_seen = saved >= LEAST_EARLY * facts.whole_ns as f64 && tally.queued_ns as f64 > 0.5 * saved;
+    let is_queued = tally.queued_ns as f64 > 0.5 * saved;
+    let waited = (tally.queued_ns + tally.overdue_ns) as f64;
+    let is_room = !(facts.is_both_ways() && facts.per_interval >= facts.fits());
+    let is_seen = waited > 0.5 * saved && is_room && saved >= LEAST_EARLY * facts.whole_ns as f64;
     // A link that carried all it can while it was busy leaves its controller no part in it, unless a scenario that is
     // the log's in nearly everything gains most by another controller.
     let is_open = saved > 0.0 || facts.gains.as_ref().is_some_and(|gains| gains.is_close_and_most("controller"));
@@ -278,22 +241,29 @@ fn controller(facts: &Facts<'_>) -> Judged {
     if !is_seen && !may_be {
         return CLEAR;
     }
-    let fits = facts.interval() / facts.limit.cycle(facts.limit.length).max(1);
     let evidence = vec![text(format!(
         "At most {} packets of up to {} bytes went within an interval of {}, which has room for {} exchanges of {} \
          bytes.",
         facts.per_interval,
         tally.largest_packet,
         words::time(facts.interval()),
-        fits,
+        facts.fits(),
         facts.limit.length
     ))];
+    let summary = match is_queued || may_be {
+        true => {
+            "The link carried less than its interval has room for, while packets waited in the controller: events \
+             were closed early, packets repeated, or other links had the radio"
+        }
+        false => {
+            "Packets stayed in the controller for several events, each by itself: they were repeated, or other links \
+             had the radio"
+        }
+    };
     facts.found(
         "controller",
         saved,
-        "The link carried less than its interval has room for, while packets waited in the controller: events \
-         were closed early, packets repeated, or other links had the radio"
-            .to_owned(),
+        summary.to_owned(),
         evidence,
         "A sniffer's capture tells which. Against repeats: less distance or interference. Against short events: a \
          longer connection event, newer firmware, another adapter.",
@@ -314,7 +284,7 @@ fn buffers(facts: &Facts<'_>) -> Judged {
         if in_controller < LEAST_SAVED * facts.whole_ns as f64 || facts.half.has_more().is_some() {
             return CLEAR;
         }
-        return unknown("how many packets the controller takes at once", FROM_BEGIN);
+        return unknown("how many packets the controller takes at once", FROM_POWER_ON);
     }
     let saved = facts.saved_of(facts.ns(Holder::ControllerBuffers), facts.by_credits());
     if !is_told(facts, "controller_buffers", saved, LEAST_SAVED)
@@ -343,15 +313,13 @@ fn interval(facts: &Facts<'_>) -> Judged {
         "The interval is {interval}, and the peripheral may skip {} events in a row.",
         facts.link.latency
     ))];
-    facts.found(
-        "interval_quantisation",
-        skipped,
-        "The peripheral need not listen to each connection event: what goes to it waits until it does".to_owned(),
-        evidence,
-        "A peripheral latency of 0 while data goes: a connection parameter update, or conn_latency in the central's \
-         debugfs before connecting.",
-    )
+    facts.found("interval_quantisation", skipped, SKIPPED.to_owned(), evidence, LISTENS)
 }
+
+pub(crate) const SKIPPED: &str =
+    "The peripheral need not listen to each connection event: what goes to it waits until it does";
+pub(crate) const LISTENS: &str = "A peripheral latency of 0 while data goes: a connection parameter update, or \
+                                  conn_latency in the central's debugfs before connecting.";
 
 /// What another interval would save.
 fn quantised(facts: &Facts<'_>) -> Judged {
@@ -360,7 +328,7 @@ fn quantised(facts: &Facts<'_>) -> Judged {
     }
     let now = facts.interval();
     let whole = facts.whole_ns as f64;
-    let rate = |other: u64| model::carries(&facts.limit, other);
+    let rate = |other: u64| facts.carried_by(&facts.limit, other);
     // Waits for an event last so much of an interval; the link itself carries what whole exchanges allow.
     let waits = facts.ns(Holder::Credits) + facts.half.tally.unqueued_ns as f64 + facts.ns(Holder::ControllerBuffers);
     let waits = waits + facts.beyond_model().min(facts.half.tally.queued_ns as f64);
@@ -377,8 +345,12 @@ fn quantised(facts: &Facts<'_>) -> Judged {
         words::time(now),
         words::time(best)
     ))];
-    facts.found(
+    // Credits and buffers come with events, too: where they had nearly all waits, these are what it costs.
+    let own = holders("interval_quantisation");
+    let is_own = facts.cost(own).share >= LEAST_SAVED;
+    facts.found_of(
         "interval_quantisation",
+        if is_own { own } else { &WAITS },
         saved(best),
         "The connection interval cuts the flow: what misses an event waits for the next one".to_owned(),
         evidence,
@@ -445,14 +417,23 @@ fn mtu(facts: &Facts<'_>) -> Judged {
     if !is_modelled(facts) {
         return unknown_model(facts);
     }
-    let saved = facts.saved_by(Limit { sdu: 4096, ..facts.limit }, facts.interval());
-    if !is_told(facts, "mtu", saved, LEAST_SAVED) {
+    const LONG: usize = 4096;
+    // Where an SDU is a PDU, that is as long.
+    let mps = if facts.limit.header > 0 { facts.limit.mps } else { LONG };
+    let saved = facts.saved_by(Limit { sdu: LONG, mps, ..facts.limit }, facts.interval());
+    // Of whole PDUs only the headers of L2CAP would be fewer.
+    let is_whole = facts.limit.pdus().last() == Some(facts.limit.length);
+    let (least, what) = match is_whole {
+        true => (LEAST_EARLY, "fill their PDUs, of which headers take a part each time"),
+        false => (LEAST_SAVED, "leave PDUs partly empty"),
+    };
+    if !is_told(facts, "mtu", saved, least) {
         return CLEAR;
     }
     facts.found(
         "mtu",
         saved,
-        format!("SDUs of {} bytes leave PDUs partly empty", facts.limit.sdu),
+        format!("SDUs of {} bytes {what}", facts.limit.sdu),
         Vec::new(),
         "Longer SDUs: a larger MTU of the receiver (BT_RCVMTU; of GATT the ATT MTU), or one that fills whole PDUs.",
     )
@@ -476,7 +457,10 @@ fn peer_turn(facts: &Facts<'_>) -> Judged {
         return CLEAR;
     }
     let answers = &facts.half.tally.answers;
-    let mut evidence = Vec::from_iter(facts.half.tally.unanswered.map(|ns| {
+    let median = answers.median().unwrap_or_default();
+    // Each log that ends amid a transfer ends with such a wait.
+    let unanswered = facts.half.tally.unanswered.filter(|&ns| !facts.half.tally.lacks_answers && ns > 3 * median);
+    let mut evidence = Vec::from_iter(unanswered.map(|ns| {
         text(format!("The last request was never answered: {} until its link or the log ended.", words::time(ns)))
     }));
     evidence.extend(

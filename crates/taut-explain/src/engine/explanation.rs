@@ -344,7 +344,7 @@ pub struct ChannelFacts {
     pub mps_bytes: Option<u16>,
     /// PDUs that the receiver allowed when the channel was opened.
     pub initial_credits: Option<u16>,
-    /// ACL packets that the sender's controller takes at once, where they were ever used up.
+    /// ACL packets that the sender's controller takes at once.
     pub controller_buffers: Option<u16>,
     /// SDUs.
     pub sdus: u64,
@@ -367,10 +367,15 @@ pub struct ChannelFacts {
 /// What went over the attributes of a bearer of ATT in one direction.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct GattFacts {
-    /// Longest PDU of ATT that both take; 23 until they have agreed on another one.
+    /// Longest PDU of ATT that both take, 23 until they have agreed on another one; at least so much, where it is not
+    /// known.
     pub att_mtu_bytes: u16,
-    /// Whether the log has that exchange, with its answer; without it the MTU may be another one.
+    /// Whether the log has that exchange, with its answer, or the opening of an enhanced bearer's channel, whose MTU it
+    /// is.
     pub is_mtu_exchanged: bool,
+    /// Whether it is known: one of these is there, or the link's begin with nothing longer since.
+    #[serde(default)]
+    pub is_mtu_known: bool,
     /// The handles, each kind of PDU by itself, the most bytes first.
     pub handles: Vec<GattHandle>,
     /// PDUs of further handles in this direction: 128 of the bearer are followed, of both directions together.

@@ -1,6 +1,6 @@
 //! What was negotiated on a channel, read back from a recording's `name=value`.
 
-use taut_air::{Limit, Phy};
+use taut_air::{Limit, Phy, SDU_LENGTH_BYTES};
 
 /// Facts of an L2CAP channel of LE.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -109,6 +109,7 @@ impl Facts {
             mic: self.encrypted,
             ifs: IFS_NS,
             sdu: receiver.mtu? as usize,
+            header: SDU_LENGTH_BYTES,
             mps: receiver.mps? as usize,
         };
         Some(limit.bps())

@@ -45,7 +45,8 @@ struct Now {
     /// Whether the last PDU of each side told of more data.
     md: [bool; 2],
     pdus: [u64; 2],
-    longest_ns: u64,
+    /// Of each side.
+    longest_ns: [u64; 2],
 }
 
 /// What became of an event.
@@ -63,11 +64,12 @@ impl Events {
             self.seen += 1;
         }
         let end = at.saturating_add(pdu.air_ns.into());
-        let none = Now { last: (end, way, true), md: [false; 2], pdus: [0; 2], longest_ns: 0 };
+        let none = Now { last: (end, way, true), md: [false; 2], pdus: [0; 2], longest_ns: [EMPTY_NS; 2] };
         let now = self.now.get_or_insert(none);
         now.last = (end, way, pdu.header.is_some());
         now.pdus[way.index()] += 1;
-        now.longest_ns = now.longest_ns.max(pdu.air_ns.into());
+        let longest = &mut now.longest_ns[way.index()];
+        *longest = (*longest).max(pdu.air_ns.into());
         if let Some(header) = pdu.header {
             now.md[way.index()] = header.md;
         }
@@ -83,7 +85,9 @@ impl Events {
         let (end, way, is_right) = now.last;
         // Of the first anchor behind it, and not of one that was seen later.
         let next = next.saturating_sub(u64::from(unseen).saturating_mul(interval_ns));
-        let needs = 3 * IFS_NS + EMPTY_NS + now.longest_ns;
+        // A side without more data answers with an empty PDU.
+        let each = [0, 1].map(|side| if now.md[side] { now.longest_ns[side] } else { EMPTY_NS });
+        let needs = 3 * IFS_NS + each[0] + each[1];
         let has_room = next.saturating_sub(end) >= needs;
         if now.md != [false; 2] && interval_ns > 0 {
             let count = match (has_room, is_right, way) {

@@ -2,6 +2,7 @@
 
 use taut_event::{Holder, LeHeader, LePdu};
 
+use super::events::Closed;
 use crate::engine::{Breakdown, Episode};
 
 /// A time, and the packet that it is of.
@@ -18,6 +19,8 @@ pub(super) struct Half {
     /// The newest PDU.
     last: Option<Last>,
     since: Since,
+    /// Events in a row in which the peripheral was not seen.
+    unheard: u64,
 }
 
 /// What was counted.
@@ -29,6 +32,8 @@ pub(super) struct Tally {
     pub(super) control_pdus: u64,
     pub(super) empty_pdus: u64,
     pub(super) repeated: u64,
+    /// Sent again after events in which the peripheral need not have listened.
+    pub(super) skipped: u64,
     /// The answer to a data PDU asked for it once more.
     pub(super) refused: u64,
     pub(super) wrong_crc: u64,
@@ -55,6 +60,26 @@ struct Last {
     sn: bool,
     length: u8,
     hash: u32,
+    /// The number of the newest PDU that acknowledged it.
+    acknowledged_by: Option<bool>,
+    /// The one after it, which was not seen, was acknowledged too.
+    is_passed: bool,
+}
+
+impl Last {
+    /// A PDU of the other direction tells which number it waits for (Core Specification, Vol 6, Part B, section 4.5.9).
+    fn answered(&mut self, header: LeHeader) {
+        if header.nesn == self.sn {
+            self.is_passed |= self.acknowledged_by.is_some();
+        } else {
+            self.acknowledged_by = Some(header.sn);
+        }
+    }
+
+    /// Whether its sender would send it again: it does so if the acknowledgement did not get there.
+    fn is_open(&self, header: LeHeader) -> bool {
+        !self.is_passed && self.acknowledged_by.is_none_or(|sn| sn == header.nesn)
+    }
 }
 
 /// What happened since the last data PDU.
@@ -85,12 +110,14 @@ pub(super) struct Past {
 
 impl Half {
     /// A connection event is over.
-    pub(super) fn crossed(&mut self, has_room: bool, is_silent: bool, is_unseen: bool) {
+    pub(super) fn crossed(&mut self, closed: Closed, is_peripherals: bool, is_unseen: bool) {
+        let Closed { has_room, is_silent } = closed;
         if !self.since.crossed {
             self.since.has_room = has_room;
         }
         self.since.crossed = true;
-        self.since.silent |= is_silent;
+        self.since.silent |= is_silent && is_peripherals;
+        self.unheard = if is_silent && !is_peripherals { self.unheard + 1 } else { 0 };
         self.since.hole |= is_unseen;
         self.since.awaits_answer = false;
         let in_event = std::mem::take(&mut self.since.in_event);
@@ -111,8 +138,23 @@ impl Half {
         self.since.hole = true;
     }
 
+    /// Whether what this end sends now shows that its last PDU was acknowledged.
+    pub(super) fn was_acknowledged(&self, header: LeHeader) -> bool {
+        self.last.is_some_and(|last| last.sn != header.sn)
+    }
+
+    /// The peripheral did answer where it was not seen to.
+    pub(super) const fn was_heard(&mut self) {
+        self.since.hole |= self.since.silent;
+        (self.since.silent, self.unheard) = (false, 0);
+    }
+
     /// A PDU of the other direction ended.
     pub(super) fn answered(&mut self, end: Seen, header: Option<LeHeader>, in_same_event: bool) {
+        self.unheard = 0;
+        if let (Some(header), Some(last)) = (header, &mut self.last) {
+            last.answered(header);
+        }
         if !in_same_event || !std::mem::take(&mut self.since.awaits_answer) {
             return;
         }
@@ -129,13 +171,16 @@ impl Half {
             self.since.hole = true;
             return;
         };
-        let this = Last { sn: header.sn, length: header.length, hash: pdu.hash };
-        let before = self.last.replace(this).filter(|before| before.sn == this.sn);
-        let is_repeat = before.is_some_and(|before| (before.length, before.hash) == (this.length, this.hash));
+        let (sn, length, hash) = (header.sn, header.length, pdu.hash);
+        let this = Last { sn, length, hash, acknowledged_by: None, is_passed: false };
+        let before = self.last.replace(this).filter(|before| before.sn == sn);
+        let is_same = before.is_some_and(|it| (it.length, it.hash) == (length, hash) && it.is_open(header));
         // A number that did not change: one with the other number was not seen. Empty ones may be given up for data.
-        let is_gap = before.is_some_and(|before| !is_repeat && before.length > 0);
+        let is_gap = before.is_some_and(|before| !is_same && before.length > 0);
         self.tally.lost_by_sniffer += u64::from(is_gap);
         self.since.hole |= is_gap;
+        // Behind a hole it may as well be another one that is alike, and is counted neither as that nor as this.
+        let is_repeat = is_same && !self.since.hole;
         if header.length == 0 {
             self.tally.empty_pdus += 1;
             if self.since.hole {
@@ -152,7 +197,13 @@ impl Half {
             self.tally.first_place = begin.1;
         }
         self.tally.last_place = begin.1;
-        if is_repeat {
+        let is_within = past.latency.is_some_and(|latency| (1..=latency.into()).contains(&self.unheard));
+        if is_repeat && is_within {
+            // The peripheral need not have listened.
+            self.book(Holder::ConnectionInterval, begin);
+            self.book(Holder::Air, end);
+            self.tally.skipped += 1;
+        } else if is_repeat {
             // What was in between was not for want of data.
             self.book(Holder::LossRecovery, begin);
             self.book(Holder::LossRecovery, end);
@@ -160,9 +211,11 @@ impl Half {
         } else {
             self.gap(begin, past);
             self.book(Holder::Air, end);
-            self.count(&header, pdu, bytes);
+            if !is_same {
+                self.count(&header, pdu, bytes);
+            }
         }
-        let in_event = self.since.in_event + u64::from(!is_repeat);
+        let in_event = self.since.in_event + u64::from(!is_same);
         self.since = Since { md: header.md, awaits_answer: true, in_event, ..Since::default() };
     }
 
@@ -212,7 +265,7 @@ impl Half {
 
     /// Nothing more comes.
     pub(super) fn finish(&mut self) {
-        self.crossed(false, false, false);
+        self.crossed(Closed::default(), false, false);
         self.breakdown.close();
     }
 }

@@ -63,12 +63,15 @@ impl Sniffed {
         if pdu.begins_event {
             let closed = self.events.close(now.0, self.link.interval_ns, pdu.unseen_events);
             for (index, half) in self.halves.iter_mut().enumerate() {
-                let is_silent = closed.is_silent && index == Way::Backward.index();
-                half.crossed(closed.has_room, is_silent, pdu.unseen_events > 0);
+                half.crossed(closed, index == Way::Backward.index(), pdu.unseen_events > 0);
             }
         }
         if pdu.is_after_hole {
             self.halves.iter_mut().for_each(Half::hole);
+        }
+        let is_next = |header| self.halves[way.index()].was_acknowledged(header);
+        if way == Way::Forward && pdu.header.is_some_and(is_next) {
+            self.halves.iter_mut().for_each(Half::was_heard);
         }
         self.events.pdu(now.0, way, pdu);
         let end = (now.0.saturating_add(pdu.air_ns.into()), now.1);

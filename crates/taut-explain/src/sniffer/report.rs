@@ -98,7 +98,7 @@ fn remarks(link: &Sniffed, way: Way) -> Vec<String> {
     }
     if tally.lost_by_sniffer > 0 {
         remarks.push(format!(
-            "The sniffer missed PDUs: {} the sequence number did not change although the data did.",
+            "The sniffer missed PDUs: {} the sequence number did not change although the data did or was acknowledged.",
             words::times(tally.lost_by_sniffer)
         ));
     }

@@ -7,7 +7,7 @@ use taut_event::{
 };
 use taut_time::{ByteRange, Instant, Layer};
 
-use crate::engine::{Direction, Engine, Verdict};
+use crate::engine::{Certainty, Direction, Engine, Found, Verdict};
 
 const MS: u64 = 1_000_000;
 const INTERVAL: u64 = 30 * MS;
@@ -21,6 +21,19 @@ struct Air {
     place: u64,
     begins: bool,
     unseen: u16,
+    /// The next PDU asks for the one before it once more.
+    refuses: bool,
+    /// The sniffer does not get the next PDU.
+    missed: Option<Missed>,
+    is_control: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Missed {
+    All,
+    Crc,
+    /// With its event.
+    Event,
 }
 
 fn air_ns(length: u8) -> u32 {
@@ -33,7 +46,17 @@ impl Air {
         let key = LeKey { access_address: 0x1234_5678, ends: Some([[1; 6], [2; 6]]) };
         let coverage = Coverage::of(&[Kind::AirPdus]);
         engine.flow(FlowId(0), &Flow { key: FlowKey::Le(key), from_start: true, coverage });
-        let mut air = Self { engine, at: MS, sn: [false; 2], place: 0, begins: true, unseen: 0 };
+        let mut air = Self {
+            engine,
+            at: MS,
+            sn: [false; 2],
+            place: 0,
+            begins: true,
+            unseen: 0,
+            refuses: false,
+            missed: None,
+            is_control: false,
+        };
         let (is_told, tells_direction, tells_crc, tells_phy) = (true, true, true, true);
         let link = LeLink {
             interval_ns: INTERVAL,
@@ -67,11 +90,14 @@ impl Air {
     fn pdu(&mut self, way: Way, length: u8, md: bool, new: bool) {
         let index = way.index();
         self.sn[index] ^= new;
-        let header = LeHeader { sn: self.sn[index], nesn: !self.sn[1 - index], md, length, ..LeHeader::default() };
+        let missed = self.missed.take();
+        let nesn = self.sn[1 - index] == std::mem::take(&mut self.refuses);
+        let header =
+            LeHeader { sn: self.sn[index], nesn, md, length, is_control: self.is_control, ..LeHeader::default() };
         let hash = u32::from(length) << 1 | u32::from(self.sn[index]);
         let unseen_events = std::mem::take(&mut self.unseen);
         let pdu = LePdu {
-            header: Some(header),
+            header: Some(header).filter(|_| missed.is_none()),
             hash,
             air_ns: air_ns(length),
             phy: 1,
@@ -79,7 +105,9 @@ impl Air {
             is_after_hole: false,
             unseen_events,
         };
-        self.tell(way, Le::Pdu(pdu), length.into());
+        if missed != Some(Missed::All) {
+            self.tell(way, Le::Pdu(pdu), length.into());
+        }
         self.at += u64::from(air_ns(length)) + IFS;
     }
 
@@ -110,6 +138,12 @@ fn says(direction: &Direction, cause: &str) -> char {
         Verdict::Unknown { .. } => '?',
         Verdict::Clear => '.',
     }
+}
+
+fn found<'a>(direction: &'a Direction, cause: &str) -> &'a Found {
+    let on = direction.verdicts.iter().find(|on| on.cause == cause).expect("all causes are told");
+    let Verdict::Found(found) = &on.verdict else { panic!("{on:?}") };
+    found
 }
 
 /// So many events, with data of the central and what becomes of it.
@@ -151,11 +185,76 @@ fn a_peripheral_that_does_not_answer_ends_events() {
 fn the_same_pdu_once_more_is_a_repeat_and_the_time_until_then_a_loss() {
     let direction = events(20, Some(0), |air, number| {
         air.pdu(Way::Forward, 100, false, number % 2 == 0);
+        air.refuses = number % 2 == 0;
         air.pdu(Way::Backward, 0, false, true);
     });
     assert_eq!((direction.repeated_segments, direction.segments), (10, 10));
     assert!((0.4..0.6).contains(&share(&direction, "loss_recovery")), "{direction:?}");
-    assert_eq!(says(&direction, "loss"), 'F');
+    let found = found(&direction, "loss");
+    assert_eq!((found.certainty, &*found.summary), (Certainty::Seen, "10 of 20 data PDUs (50.0 %) were sent again"));
+    let refused = "10 times the receiver answered and asked for the same PDU once more";
+    assert!(found.evidence.iter().any(|evidence| evidence.text.starts_with(refused)), "{found:?}");
+}
+
+#[test]
+fn a_pdu_whose_acknowledgement_got_lost_is_a_repeat() {
+    let direction = events(20, Some(0), |air, number| {
+        // The central asks once more for the answer that had acknowledged its PDU.
+        air.refuses = number % 2 == 1;
+        air.pdu(Way::Forward, 100, false, number % 2 == 0);
+        air.pdu(Way::Backward, 0, false, number % 2 == 0);
+    });
+    assert_eq!((direction.repeated_segments, direction.segments), (10, 10));
+}
+
+#[test]
+fn one_that_is_alike_is_no_repeat_where_the_sniffer_missed_what_was_between() {
+    for missed in [Missed::All, Missed::Crc, Missed::Event] {
+        let mut air = Air::new(Some(0));
+        for number in 0..100 {
+            if number % 5 == 4 && missed == Missed::Event {
+                air.sn = air.sn.map(|sn| !sn);
+                air.next(1);
+            }
+            air.pdu(Way::Forward, 0, false, true);
+            air.missed = Some(missed).filter(|_| number % 5 == 4 && missed != Missed::Event);
+            air.pdu(Way::Backward, 50, false, true);
+            air.next(0);
+        }
+        let direction = air.explained().remove(0);
+        assert_eq!((direction.repeated_segments, says(&direction, "loss")), (0, '.'), "{missed:?} {direction:?}");
+        assert!(share(&direction, "not_known") > 0.1, "{missed:?} {direction:?}");
+    }
+}
+
+#[test]
+fn where_nothing_was_repeated_the_events_without_an_answer_are_told() {
+    let mut air = Air::new(Some(0));
+    for number in 0..61 {
+        air.pdu(Way::Forward, 0, false, number % 3 == 1);
+        if number % 3 == 0 {
+            air.pdu(Way::Backward, 50, false, true);
+        }
+        air.next(0);
+    }
+    let direction = air.explained().remove(0);
+    let found = found(&direction, "loss");
+    let summary = "In 40 of 61 events the peripheral was not seen to answer";
+    assert_eq!((found.certainty, &*found.summary), (Certainty::Consistent, summary));
+    assert!(found.remedy.starts_with("On the peripheral"), "{found:?}");
+}
+
+#[test]
+fn a_link_that_carries_hardly_any_data_is_not_busy() {
+    for (count, is_control, said) in [(7, false, '.'), (20, true, '.'), (20, false, 'F')] {
+        let mut air = Air::new(Some(0));
+        air.is_control = is_control;
+        for left in (0..count).rev() {
+            air.pdu(Way::Forward, 27, left > 0, true);
+            air.pdu(Way::Backward, 0, false, true);
+        }
+        assert_eq!(says(&air.central(), "phy"), said, "{count}");
+    }
 }
 
 #[test]
@@ -200,10 +299,10 @@ fn time_of_events_that_were_not_seen_is_not_known() {
 
 #[test]
 fn a_peripheral_may_skip_events_if_its_latency_allows_that() {
-    let told = |latency| {
+    let told = |latency, is_acknowledged| {
         let mut air = Air::new(latency);
         for number in 0..20 {
-            air.pdu(Way::Forward, 0, false, true);
+            air.pdu(Way::Forward, 0, false, is_acknowledged || number % 2 == 1);
             if number % 2 == 0 {
                 air.pdu(Way::Backward, 50, false, true);
             }
@@ -213,9 +312,46 @@ fn a_peripheral_may_skip_events_if_its_latency_allows_that() {
         let direction = all.into_iter().find(|direction| direction.from.starts_with("peripheral")).unwrap();
         ["sending_host", "loss_recovery", "not_known"].map(|holder| share(&direction, holder) > 0.9)
     };
-    assert_eq!(told(Some(4)), [true, false, false]);
-    assert_eq!(told(Some(0)), [false, true, false]);
-    assert_eq!(told(None), [false, false, true]);
+    assert_eq!(told(Some(4), false), [true, false, false]);
+    assert_eq!(told(Some(0), false), [false, true, false]);
+    assert_eq!(told(None, false), [false, false, true]);
+    // The central goes on: only the sniffer did not hear the peripheral.
+    assert_eq!(told(Some(0), true), [false, false, true]);
+}
+
+#[test]
+fn what_is_repeated_to_a_peripheral_that_sleeps_was_not_lost() {
+    let told = |latency| {
+        events(40, latency, |air, number| {
+            air.pdu(Way::Forward, 100, false, number % 4 == 0);
+            if number % 4 == 3 {
+                air.pdu(Way::Backward, 0, false, true);
+            }
+        })
+    };
+    let sleeps = told(Some(3));
+    assert_eq!((says(&sleeps, "interval_quantisation"), says(&sleeps, "loss")), ('F', '.'), "{sleeps:?}");
+    assert_eq!(sleeps.repeated_segments, 0);
+    for latency in [0, 2] {
+        let lost = told(Some(latency));
+        assert_eq!(says(&lost, "loss"), 'F', "{lost:?}");
+    }
+}
+
+#[test]
+fn an_exchange_both_ways_needs_time_for_both() {
+    // Two exchanges take 8 ms; what is left of the interval is enough for one of 4 ms.
+    let told = |exchanges| {
+        events(20, Some(0), |air, _| {
+            (0..exchanges).for_each(|_| {
+                air.pdu(Way::Forward, 251, true, true);
+                air.pdu(Way::Backward, 251, true, true);
+            });
+        })
+    };
+    let full = told(6);
+    assert_eq!(says(&full, "event_closed_early"), '.', "{full:?}");
+    assert_eq!(says(&told(5), "event_closed_early"), 'F');
 }
 
 #[test]
@@ -257,8 +393,7 @@ fn no_phy_saves_more_than_there_is_time() {
         air.at -= if number % 10 == 3 { 30_000 * MS } else { 0 };
     }
     let direction = air.central();
-    let phy = direction.verdicts.iter().find(|on| on.cause == "phy").unwrap();
-    let Verdict::Found(found) = &phy.verdict else { panic!("{direction:?}") };
+    let found = found(&direction, "phy");
     assert!(found.cost.share <= 0.5 && found.cost.held_ns <= direction.span_ns / 2, "{direction:?}");
 }
 

@@ -4,7 +4,9 @@ use taut_air::Phy;
 use taut_event::{Direction as Way, Holder};
 
 use super::Sniffed;
+use super::events::Events;
 use super::half::Half;
+use crate::channel::{LISTENS, SKIPPED};
 use crate::engine::{Certainty, Cost, Evidence, Found, Verdict, VerdictOn, is_enough};
 use crate::words;
 
@@ -13,8 +15,14 @@ pub(crate) const CAUSES: [(&str, &[Holder]); 2] =
     [("event_closed_early", &[Holder::ClosedEvent]), ("sending_host", &[Holder::SendingHost])];
 
 /// All, in the order in which a report has them.
-const ALL: [(&str, &[Holder]); 5] =
-    [CAUSES[0], ("loss", &[Holder::LossRecovery]), ("phy", &[Holder::Air]), ("length", &[Holder::Air]), CAUSES[1]];
+const ALL: [(&str, &[Holder]); 6] = [
+    CAUSES[0],
+    ("loss", &[Holder::LossRecovery]),
+    ("interval_quantisation", &[Holder::ConnectionInterval]),
+    ("phy", &[Holder::Air]),
+    ("length", &[Holder::Air]),
+    CAUSES[1],
+];
 
 /// A link that has less to do is not held up by its PHY, or by the length of its PDUs.
 const BUSY: f64 = 0.3;
@@ -23,6 +31,12 @@ const SHORT: [u8; 2] = [27, 31];
 /// So many events that end alike are no chance.
 const LEAST_EVENTS: u64 = 8;
 
+/// With fewer data PDUs there is nothing to speed up.
+const LEAST_DATA: u64 = 8;
+
+/// What helps where a peripheral was not seen to answer.
+const DEAF: &str = "On the peripheral: look at what keeps its radio (other links, flash writes), or at the way to it: \
+                    it did not answer, or the sniffer did not hear it. A sniffer nearer to the peripheral tells which.";
 const HOST_LOG: &str = "log at the sending host as well (`btmon -w FILE`) and explain that";
 
 /// What each cause comes to, what was found first.
@@ -48,6 +62,7 @@ fn judge(link: &Sniffed, way: Way, cause: &str, holders: &[Holder]) -> Verdict {
         "event_closed_early" if is_held => closed(link),
         "event_closed_early" => return always_as_many(half),
         "loss" if is_held => loss(link, half),
+        "interval_quantisation" if is_held => skipped(link, half),
         "phy" | "length" => return shorter(link, half, cause),
         "sending_host" if is_held => {
             let share = words::share(cost.share);
@@ -90,8 +105,7 @@ fn closed(link: &Sniffed) -> Said {
         "On the central: a longer connection event (its controller's limit of packets or of time in an event), or fewer \
          other links and scans beside this one."
     } else if ended.by_peripheral >= ended.by_crc {
-        "On the peripheral: look at what keeps its radio (other links, flash writes), or at the way to it: it did not \
-         answer, or the sniffer did not hear it. A sniffer nearer to the peripheral tells which."
+        DEAF
     } else {
         "Fewer errors on the way: less distance, another place of the antennas, a channel map without the bad channels."
     };
@@ -118,18 +132,21 @@ fn always_as_many(half: &Half) -> Verdict {
 
 fn loss(link: &Sniffed, half: &Half) -> Said {
     let tally = &half.tally;
+    let Events { silent, seen, .. } = link.events;
+    let unanswered = format!("In {silent} of {seen} events the peripheral was not seen to answer");
+    if tally.repeated == 0 {
+        return (unanswered, Certainty::Consistent, Vec::new(), DEAF);
+    }
     let whole = tally.data_pdus + tally.repeated;
     let share = words::share(tally.repeated as f64 / whole.max(1) as f64);
     let summary = format!("{} of {whole} data PDUs ({share}) were sent again", tally.repeated);
     let mut evidence = vec![text(format!(
-        "{} the receiver's answer asked for the same PDU once more (NESN).",
+        "{} the receiver answered and asked for the same PDU once more (NESN): it got it wrong, or had no room for it, \
+         which the air does not tell.",
         words::times(tally.refused)
     ))];
-    if link.events.silent > 0 {
-        evidence.push(text(format!(
-            "In {} of {} events the peripheral was not seen to answer.",
-            link.events.silent, link.events.seen
-        )));
+    if silent > 0 {
+        evidence.push(text(format!("{unanswered}.")));
     }
     if tally.wrong_crc > 0 {
         evidence.push(text(format!("The sniffer itself got {} PDUs with a wrong CRC.", tally.wrong_crc)));
@@ -139,13 +156,22 @@ fn loss(link: &Sniffed, half: &Half) -> Said {
     (summary, Certainty::Seen, evidence, remedy)
 }
 
+fn skipped(link: &Sniffed, half: &Half) -> Said {
+    let latency = link.link.latency.unwrap_or_default();
+    let evidence = vec![text(format!(
+        "{} PDUs were sent again to a peripheral that may skip {latency} events in a row.",
+        half.tally.skipped
+    ))];
+    (SKIPPED.to_owned(), Certainty::Consistent, evidence, LISTENS)
+}
+
 /// What shorter time on air would save, where the link has much to do.
 fn shorter(link: &Sniffed, half: &Half, cause: &str) -> Verdict {
     let tally = &half.tally;
     let whole = half.breakdown.total_ns();
     let share = half.breakdown.ns(Holder::Air) as f64 / whole.max(1) as f64;
     let [slow, fast, coded] = tally.by_phy;
-    if share < BUSY || tally.data_pdus == 0 {
+    if share < BUSY || tally.data_pdus - tally.control_pdus < LEAST_DATA {
         return Verdict::Clear;
     }
     let (held_ns, summary, remedy) = if cause == "phy" {

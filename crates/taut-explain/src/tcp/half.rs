@@ -534,8 +534,8 @@ impl Half {
                 self.tally.small_beside_small += 1;
             }
             if known.una >= next && known.release.is_none() && sent.len() < self.mss {
-                self.tally.lone_segments += 1;
-                self.tally.lone_bytes = self.tally.lone_bytes.saturating_add(sent.len() as u32);
+                let length = u16::try_from(sent.len()).unwrap_or(u16::MAX);
+                self.tally.lone = [length, self.tally.lone[0], self.tally.lone[1]];
             }
             self.small = Some((sent.end, sent.at));
         }

@@ -170,7 +170,26 @@ impl Half {
         if sent.len() >= mss && gap < self.round_trip(loops) * 3 / 4 && !self.had_sent_all(in_flight) {
             return Class::Gated(Gated::Paced);
         }
-        self.program(last, sent.at)
+        let class = self.program(last, sent.at);
+        let may_stand_still = class == Class::Hold(Holder::SendingProgram) && in_flight >= 4 * mss;
+        if may_stand_still && self.stood_still(last, sent, known, loops) {
+            return Class::Hold(Holder::NotKnown);
+        }
+        class
+    }
+
+    /// More may have waited behind the last segment, and no acknowledgement came for half a round trip, though one was
+    /// due: the path or a whole host stood still.
+    fn stood_still(&self, last: u64, sent: &Sent, known: &Known, loops: &Loops) -> bool {
+        let round_trip = self.round_trip(loops);
+        let had_more = self.last_was_full || !self.last_was_pushed;
+        let newest = known.end.checked_sub(1).and_then(|number| self.acks.get(number));
+        let heard = newest.map_or(0, |ack| ack.at + known.lag);
+        let oldest = self.timing.filter(|&(end, _)| end > known.una).map_or(last, |(_, at)| at.min(last));
+        // Those that come all the time come when they are due.
+        let slack = if heard + round_trip / 4 >= last { 0 } else { round_trip / 8 };
+        let is_due = sent.at > oldest + round_trip + slack;
+        had_more && sent.at > heard + round_trip / 2 && is_due
     }
 
     /// Further writes made a whole segment of what Nagle's algorithm held. It lets those go while a small one is out

@@ -20,9 +20,9 @@ pub(crate) struct Tally {
     pub(crate) small_segments: u64,
     /// Small segments that left while another one was on its way.
     pub(crate) small_beside_small: u64,
-    /// Small segments that left while nothing was on its way, and not just when that came to be: a write each.
-    pub(crate) lone_segments: u32,
-    pub(crate) lone_bytes: u32,
+    /// Lengths of the newest small segments that left while nothing was on its way, and not just when that came to be:
+    /// a write each. 0: none.
+    pub(super) lone: [u16; 3],
     pub(crate) window_probes: u64,
     pub(crate) zero_windows: u64,
     pub(crate) keep_alives: u64,
@@ -64,13 +64,18 @@ impl Tally {
     /// In a gap at whose end a segment left that several equal writes had made, the first of them came after one in so
     /// many parts, by the length of those that left alone. What `is_filled` left when the last write came.
     pub(super) fn first_write_in(&self, bytes: u64, is_filled: bool) -> u64 {
-        let (alone, length) = (u64::from(self.lone_segments), u64::from(self.lone_bytes));
-        let all = bytes.saturating_mul(alone);
-        match length {
+        match self.length_alone() {
             0 => 2,
-            _ if is_filled => 2 * all.div_ceil(length).max(1) - 1,
-            _ => 2 * (all / length).max(1),
+            length if is_filled => 2 * bytes.div_ceil(length).max(1) - 1,
+            length => 2 * (bytes / length).max(1),
         }
+    }
+
+    /// The middle one of the newest lengths, of two the lesser: what a path held up is as long as several.
+    fn length_alone(&self) -> u64 {
+        let mut known = self.lone;
+        known.sort_unstable();
+        u64::from(if known[1] > 0 { known[1] } else { known[2] })
     }
 
     fn again(&mut self) -> &mut Again {

@@ -437,7 +437,7 @@ fn remarks(counts: &Counts, clock_steps: u64, reader: &Reader<'_>, interrupt: &I
         (
             counts.cut,
             if counts.tunnelled == 0 {
-                "packets are cut off before the end of their TCP or UDP header; capture at least 128 bytes of each."
+                "packets are cut off within their headers; capture at least 128 bytes of each."
             } else {
                 "packets are cut off before the end of their TCP or UDP header; in a tunnel, capture at least 256 \
                  bytes of each."

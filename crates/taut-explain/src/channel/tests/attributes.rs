@@ -153,6 +153,80 @@ fn an_mtu_is_agreed_on_with_the_answer_only() {
     assert_eq!(after(&[peer_asks, (Way::Forward, AttKind::MtuResponse { mtu: 185 })]), (185, true));
 }
 
+/// Writes without answers, of so many bytes each, on a link whose begin the log has or not.
+fn writes(bytes: u16, from_start: bool) -> Bearer {
+    let mut bearer = Bearer::new();
+    bearer.talk.link(0, |link| link.from_start = from_start);
+    for n in 0..50 {
+        bearer.pdu(100 * MS + n * 11 * MS / 10, Way::Forward, AttKind::WriteCommand, Some(0x10), bytes);
+    }
+    bearer
+}
+
+fn mtu(direction: &Direction) -> (u16, bool, bool) {
+    let gatt = gatt(direction);
+    (gatt.att_mtu_bytes, gatt.is_mtu_exchanged, gatt.is_mtu_known)
+}
+
+fn is_limited_by_mtu(direction: &Direction) -> bool {
+    row(direction, "write_command").limits.iter().any(|limit| limit == "mtu")
+}
+
+/// What is longer than 23 bytes was agreed on somewhere, and so may have been any other MTU before the log.
+#[test]
+fn without_its_exchange_the_mtu_is_known_from_the_begin_only_and_never_less_than_a_pdu() {
+    for (bytes, from_start, expected) in [
+        (20, true, (23, false, true)),
+        (20, false, (23, false, false)),
+        (182, true, (185, false, false)),
+        (182, false, (185, false, false)),
+    ] {
+        let direction = writes(bytes, from_start).forward();
+        assert_eq!(mtu(&direction), expected, "{bytes} {from_start}");
+        assert_eq!(is_limited_by_mtu(&direction), expected.2, "{bytes} {from_start}");
+    }
+    // Or in what the log lost, or with a request that it lacks.
+    let mut bearer = writes(20, true);
+    bearer.talk.say(300 * MS, Way::Forward, L2cap::Lost);
+    assert_eq!(mtu(&bearer.forward()), (23, false, false));
+    let mut bearer = writes(20, true);
+    bearer.comes(300 * MS, AttKind::MtuResponse { mtu: 247 });
+    assert_eq!(mtu(&bearer.forward()), (23, false, false));
+    // Agreed on, and then exceeded.
+    let mut bearer = writes(182, true);
+    bearer.pdu(300 * MS, Way::Forward, AttKind::MtuRequest { mtu: 100 }, None, 2);
+    bearer.comes(330 * MS, AttKind::MtuResponse { mtu: 100 });
+    let direction = bearer.forward();
+    assert_eq!((mtu(&direction), is_limited_by_mtu(&direction)), ((185, true, false), false));
+}
+
+#[test]
+fn values_are_full_by_the_mtu_that_was_agreed_on() {
+    let full = |after: u16| {
+        let mut bearer = Bearer::new();
+        bearer.pdu(10 * MS, Way::Forward, AttKind::MtuRequest { mtu: 100 }, None, 2);
+        bearer.comes(40 * MS, AttKind::MtuResponse { mtu: 100 });
+        for n in 0..50 {
+            bearer.pdu(41 * MS + n * 11 * MS / 10, Way::Forward, AttKind::WriteCommand, Some(0x10), after);
+        }
+        is_limited_by_mtu(&bearer.forward())
+    };
+    assert!(full(97) && !full(96) && !full(20));
+}
+
+#[test]
+fn an_enhanced_bearer_has_the_mtu_of_its_channel() {
+    let mut talk = Talk::new(Kind::CreditBased(0x27), 30 * MS, 100, 8);
+    let opened = L2cap::Opened { mtu: [256, 300], mps: [247; 2], credits: [100; 2] };
+    talk.say(40 * MS, Way::Forward, opened);
+    let mut bearer = Bearer { talk };
+    for n in 0..20 {
+        bearer.pdu(100 * MS + n * 30 * MS, Way::Forward, AttKind::WriteCommand, Some(0x10), 20);
+    }
+    let direction = bearer.forward();
+    assert_eq!((mtu(&direction), is_limited_by_mtu(&direction)), ((256, true, true), false));
+}
+
 #[test]
 fn an_error_of_another_request_is_no_answer_and_what_has_none_is_counted() {
     let mut bearer = Bearer::new();

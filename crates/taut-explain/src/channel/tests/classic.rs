@@ -76,6 +76,50 @@ fn a_queue_in_the_controller_is_the_links() {
     assert_eq!(found(&together(1)), ["sending_program"]);
 }
 
+/// One packet each 200 ms, which is through after 30 ms, and each tenth one after 120 ms.
+fn alone(sniff_ns: u64, took: impl Fn(u64) -> u64) -> Direction {
+    let mut talk = Talk::new(Kind::Basic(0x1001), 0, 0, 8);
+    for n in 0..100 {
+        let at = 200 * MS * n + 2 * MS;
+        talk.send(at, Turn::Free);
+        talk.completed(at + took(n));
+        if n == 50 {
+            talk.link(at + took(n), |link| link.sniff_ns = sniff_ns);
+        }
+    }
+    talk.forward()
+}
+
+fn said(direction: &Direction) -> (&str, &str) {
+    let on = direction.verdicts.iter().find(|on| on.cause == "controller").unwrap();
+    match &on.verdict {
+        Verdict::Found(found) => (&found.summary, &found.remedy),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_packet_that_is_alone_in_the_controller_is_no_queue() {
+    let direction = alone(0, |n| if n % 10 == 0 { 120 * MS } else { 30 * MS });
+    let (summary, remedy) = said(&direction);
+    assert!(summary.starts_with("A packet waited long") && !remedy.contains("Enhanced"), "{direction:#?}");
+    assert!(!evidence(&direction, "controller").contains("buffers"), "{direction:#?}");
+    let queue = together(8);
+    assert!(said(&queue).0.starts_with("Packets queued") && said(&queue).1.contains("Enhanced"), "{queue:#?}");
+    assert!(evidence(&queue, "controller").contains("Its 8 buffers were all taken"), "{queue:#?}");
+}
+
+#[test]
+fn packets_that_wait_for_sniff_mode_say_so() {
+    let sniff = alone(160 * MS, |n| (n * 37 % 150 + 2) * MS);
+    let (summary, remedy) = said(&sniff);
+    assert!(summary.contains("sniff mode") && remedy.contains("Leave sniff mode"), "{sniff:#?}");
+    assert!(evidence(&sniff, "controller").contains("every 160 ms"), "{sniff:#?}");
+    // In that mode, but what waited long was one packet.
+    let other = alone(500 * MS, |n| if n == 10 { 120 * MS } else { 4 * MS });
+    assert!(said(&other).0.starts_with("A packet waited long"), "{other:#?}");
+}
+
 #[test]
 fn where_others_have_the_buffers_nobody_can_tell() {
     let mut talk = Talk::new(Kind::Basic(0x1001), 0, 0, 2);

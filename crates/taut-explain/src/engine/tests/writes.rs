@@ -13,16 +13,7 @@ fn long_writes(rest: u64) -> Direction {
         events.push((at + 48_000, Some(end)));
     }
     events.sort_by_key(|event| event.0);
-    let mut talk = Talk::open(48_000);
-    for (at, ack) in events {
-        if let Some(ack) = ack {
-            talk.ack_up_to(at, BACKWARD, ack);
-        } else {
-            talk.send(at, FORWARD, MSS);
-            talk.send(at + 10, FORWARD, rest);
-        }
-    }
-    talk.forward()
+    talked(48_000, &events, &[MSS, rest])
 }
 
 #[test]
@@ -39,12 +30,19 @@ fn behind_full_segments_more_may_wait() {
     assert!(!is_found(&direction, "sending_program"), "{direction:#?}");
 }
 
-/// A write of so many bytes, and then 1,120 bytes with each acknowledgement.
-fn held(first: u64) -> f64 {
+/// Writes of so many bytes that leave alone, and then 1,120 bytes with each acknowledgement.
+fn held(alone: &[u64]) -> f64 {
     let mut talk = Talk::open(24_000);
-    talk.send(30_000, FORWARD, first);
+    let mut begin = 30_000;
+    for (number, &length) in alone.iter().enumerate() {
+        if number > 0 {
+            talk.ack(begin + 24_000, BACKWARD);
+            begin += 60_000;
+        }
+        talk.send(begin, FORWARD, length);
+    }
     for round in 1..40 {
-        let at = 30_000 + round * 24_030;
+        let at = begin + round * 24_030;
         talk.ack(at - 30, BACKWARD);
         talk.send(at, FORWARD, 1_120);
     }
@@ -56,10 +54,13 @@ fn held(first: u64) -> f64 {
 #[test]
 fn nagle_held_the_first_of_several_writes_for_most_of_the_gap() {
     // Four writes of 280 bytes: the first came after an eighth of the gap.
-    let share = held(280);
+    let share = held(&[280]);
     assert!((0.8..0.87).contains(&share), "{share}");
-    let share = held(1_120);
+    let share = held(&[1_120]);
     assert!((0.45..0.52).contains(&share), "{share}");
+    // One that was held up is as long as two writes; part of the time is its own.
+    let share = held(&[280, 560]);
+    assert!((0.75..0.82).contains(&share), "{share}");
 }
 
 /// Seen at the receiver: two segments with each acknowledgement, the second one 4 ms after the first, sent so
@@ -92,6 +93,78 @@ fn what_left_later_by_the_senders_clock_was_paced() {
     // The same, only that the path took the pair apart.
     let direction = pairs(0);
     assert!(paced(&direction) < 0.04, "{direction:#?}");
+}
+
+/// Full segments spaced by 2 ms over a round trip of 41 ms. Each 200 ms there are none for so long, nor are there any
+/// acknowledgements, if all stands still.
+fn interrupted(pause: u64, stands_still: bool) -> Direction {
+    let mut events = Vec::new();
+    let mut end = 1;
+    let stops = |at: u64| at / 200_000 * pause;
+    for number in 0..500 {
+        let at = 60_000 + number * 2_000;
+        end += MSS;
+        events.push((at + stops(at), None));
+        let back = at + 41_000;
+        events.push((back + stops(if stands_still { back } else { at }), Some(end)));
+    }
+    events.sort_by_key(|event| event.0);
+    talked(41_000, &events, &[MSS])
+}
+
+/// Segments of these lengths at each of these times, or an acknowledgement up to there.
+fn talked(round_trip: u64, events: &[(u64, Option<u64>)], lengths: &[u64]) -> Direction {
+    let mut talk = Talk::open(round_trip);
+    for &(at, ack) in events {
+        match ack {
+            Some(ack) => talk.ack_up_to(at, BACKWARD, ack),
+            None => (at..).step_by(10).zip(lengths).for_each(|(at, &length)| talk.send(at, FORWARD, length)),
+        }
+    }
+    talk.forward()
+}
+
+#[test]
+fn while_all_stands_still_it_is_not_known_who_held() {
+    for pause in [46_000, 60_000] {
+        let direction = interrupted(pause, true);
+        assert!(share(&direction, Holder::SendingProgram) < 0.02, "{direction:#?}");
+        assert!(share(&direction, Holder::NotKnown) > 0.1, "{direction:#?}");
+        // What was in flight is acknowledged meanwhile.
+        let direction = interrupted(pause, false);
+        assert!(share(&direction, Holder::SendingProgram) > 0.1, "{direction:#?}");
+        assert!(share(&direction, Holder::NotKnown) < 0.02, "{direction:#?}");
+    }
+}
+
+/// Five segments each 50 ms over 60 ms: none is due when the next are written.
+#[test]
+fn before_an_acknowledgement_is_due_nothing_stands_still() {
+    let mut events = Vec::new();
+    for number in 0..40 {
+        let at = 100_000 + number * 50_000;
+        events.push((at, None));
+        events.push((at + 60_000, Some(1 + (number + 1) * 5 * MSS)));
+    }
+    events.sort_by_key(|event| event.0);
+    let direction = talked(60_000, &events, &[5 * MSS]);
+    assert!(share(&direction, Holder::NotKnown) < 0.02, "{direction:#?}");
+}
+
+/// Each 100 ms a write with a part of a segment at its end, over 60 ms. Every fifth is acknowledged after the next one.
+#[test]
+fn behind_a_whole_write_a_late_acknowledgement_is_no_standstill() {
+    let mut events = Vec::new();
+    for number in 0..40 {
+        let at = 100_000 + number * 100_000;
+        events.push((at, None));
+        let round_trip = if number % 5 == 4 { 115_000 } else { 60_000 };
+        events.push((at + round_trip, Some(1 + (number + 1) * (4 * MSS + 400))));
+    }
+    events.sort_by_key(|event| event.0);
+    let direction = talked(60_000, &events, &[4 * MSS, 400]);
+    assert!(share(&direction, Holder::SendingProgram) > 0.9, "{direction:#?}");
+    assert!(share(&direction, Holder::NotKnown) < 0.02, "{direction:#?}");
 }
 
 /// Seen at the receiver, which acknowledges at once: each 100 ms two segments, the second one 60 ms behind the first,

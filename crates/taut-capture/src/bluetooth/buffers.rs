@@ -1,0 +1,79 @@
+//! What the controllers have: packets that they took, and those that they told to be through.
+
+use taut_event::{Direction, L2cap, Sink};
+
+use super::Bluetooth;
+use super::channel::Channel;
+use super::out::{NO_BYTES, Out};
+
+impl Bluetooth {
+    /// What the controllers have is no longer known.
+    pub(super) fn lost(&mut self, out: &mut Out<'_, impl Sink>) {
+        for adapter in &mut self.adapters {
+            adapter.in_use = [0; 2];
+            for link in &mut adapter.links {
+                link.queue.clear();
+                link.is_queue_whole = false;
+                (link.current, link.is_amid) = ([None; 2], [true; 2]);
+            }
+        }
+        for channel in self.channels.iter().flatten() {
+            out.tell(channel.flow, Direction::Forward, L2cap::Lost, NO_BYTES);
+        }
+        self.buffers(out);
+    }
+
+    /// The controller has one more packet.
+    pub(super) fn taken(&mut self, adapter: usize, index: usize, slot: Option<usize>, out: &mut Out<'_, impl Sink>) {
+        let adapter = &mut self.adapters[adapter];
+        let pool = adapter.pool(adapter.links[index].is_classic);
+        if !adapter.links[index].queued(slot) {
+            adapter.in_use[pool] = adapter.in_use[pool].saturating_add(1);
+        }
+        self.buffers(out);
+    }
+
+    /// Tells the channels when the controller's buffers have become full, or are no longer.
+    pub(super) fn buffers(&mut self, out: &mut Out<'_, impl Sink>) {
+        for adapter in &mut self.adapters {
+            for pool in [0, 1] {
+                let (in_use, of) = (adapter.in_use[pool], adapter.buffers(pool));
+                let is_full = of > 0 && in_use >= of;
+                if std::mem::replace(&mut adapter.is_full[pool], is_full) == is_full {
+                    continue;
+                }
+                let is_of = |channel: &Channel| {
+                    channel.adapter == adapter.index && adapter.pool(channel.kind.is_classic()) == pool
+                };
+                for channel in self.channels.iter().flatten().filter(|channel| is_of(channel)) {
+                    out.tell(channel.flow, Direction::Forward, L2cap::Buffers { in_use, of }, NO_BYTES);
+                }
+            }
+        }
+    }
+
+    pub(super) fn completed(&mut self, adapter: usize, handle: u16, packets: u16, out: &mut Out<'_, impl Sink>) {
+        let Some(link) = self.adapters[adapter].links.iter_mut().find(|link| link.handle == handle) else { return };
+        let count = usize::from(packets).min(link.queue.len());
+        let mut done: Vec<Option<usize>> = link.queue.drain(..count).collect();
+        // More than went: some packets are not in the log, and what was told of others may have been of these.
+        let is_missing = link.is_queue_whole && count < packets.into();
+        let is_classic = link.is_classic;
+        let owner = &mut self.adapters[adapter];
+        let (pool, number) = (owner.pool(is_classic), owner.index);
+        owner.in_use[pool] = owner.in_use[pool].saturating_sub(count as u16);
+        done.sort_unstable();
+        for of_one in done.chunk_by(|a, b| a == b) {
+            let Some(channel) = of_one[0].and_then(|slot| self.channels[slot].as_ref()) else { continue };
+            let what = L2cap::Completed { packets: of_one.len() as u16 };
+            out.tell(channel.flow, Direction::Forward, what, NO_BYTES);
+        }
+        if is_missing {
+            let is_its = |channel: &&Channel| (channel.adapter, channel.handle) == (number, handle);
+            for channel in self.channels.iter().flatten().filter(is_its) {
+                out.tell(channel.flow, Direction::Forward, L2cap::Lost, NO_BYTES);
+            }
+        }
+        self.buffers(out);
+    }
+}

@@ -1,0 +1,181 @@
+//! What events tell of links, packet by packet.
+
+use taut_event::{Closed, Event, Flow, FlowId, L2cap, RadioLink, Sink, VantageId, What};
+use taut_time::Instant;
+
+use super::Bluetooth;
+use crate::counts::Counts;
+use crate::packet::{LinkType, Packet};
+
+/// A log with the events that came of it.
+struct Log {
+    bluetooth: Bluetooth,
+    counts: Counts,
+    told: Told,
+    frame: u64,
+    lost: u64,
+}
+
+#[derive(Default)]
+struct Told(Vec<L2cap>);
+
+impl Sink for Told {
+    fn flow(&mut self, _: FlowId, _: &Flow) {}
+
+    fn close(&mut self, _: FlowId, _: Closed) {}
+
+    fn event(&mut self, event: &Event) {
+        if let What::L2cap(what) = event.what {
+            self.0.push(what);
+        }
+    }
+}
+
+/// LE Connection Complete of handle 64, and Connection Complete of it.
+const LE_LINK: [u8; 22] = [4, 0x3e, 19, 1, 0, 0x40, 0, 1, 0, 1, 2, 3, 4, 5, 6, 24, 0, 0, 0, 42, 0, 0];
+const CLASSIC_LINK: [u8; 14] = [4, 0x03, 11, 0, 0x40, 0, 1, 2, 3, 4, 5, 6, 1, 0];
+
+impl Log {
+    fn new() -> Self {
+        let (bluetooth, counts, told) = (Bluetooth::new(0), Counts::default(), Told::default());
+        Self { bluetooth, counts, told, frame: 0, lost: 0 }
+    }
+
+    fn packet(&mut self, is_received: bool, bytes: &[u8]) {
+        self.frame += 1;
+        let packet = Packet {
+            frame: self.frame,
+            at: Some(Instant::from_nanos(self.frame * 1_000_000)),
+            link: LinkType::BTSNOOP_H4,
+            bytes,
+            original_length: bytes.len() as u32,
+            flags: u32::from(is_received),
+            lost: self.lost,
+        };
+        self.bluetooth.packet(&packet, VantageId(0), &mut self.counts, &mut self.told);
+    }
+
+    fn event(&mut self, bytes: &[u8]) {
+        self.packet(true, bytes);
+    }
+
+    /// A packet of the channel with that identifier.
+    fn acl(&mut self, is_received: bool, continues: bool, data: &[u8]) {
+        let flags = if continues { 0x10 } else { 0x20 * u8::from(is_received) };
+        let head = [2, 0x40, flags, data.len() as u8, 0];
+        self.packet(is_received, &[&head, data].concat());
+    }
+
+    /// This host sends a PDU of a channel.
+    fn sends(&mut self) {
+        self.acl(false, false, &[1, 0, 0x41, 0, 9]);
+    }
+
+    /// So many packets are through.
+    fn completed(&mut self, packets: u8) {
+        self.event(&[4, 0x13, 5, 1, 0x40, 0, packets, 0]);
+    }
+
+    fn link(&self) -> RadioLink {
+        let mut links = self.told.0.iter().rev().filter_map(|what| match what {
+            L2cap::Link(link) => Some(*link),
+            _ => None,
+        });
+        links.next().unwrap()
+    }
+}
+
+#[test]
+fn the_mode_of_a_link_is_told_with_its_interval_when_data_goes() {
+    let mut log = Log::new();
+    log.event(&CLASSIC_LINK);
+    log.sends();
+    assert_eq!(log.link().sniff_ns, 0);
+    // 800 slots of sniff mode; refused; active again; hold mode.
+    for (event, expected) in [
+        ([4, 0x14, 6, 0, 0x40, 0, 2, 0x20, 3], 500_000_000),
+        ([4, 0x14, 6, 0x0c, 0x40, 0, 0, 0, 0], 500_000_000),
+        ([4, 0x14, 6, 0, 0x40, 0, 0, 0x20, 3], 0),
+        ([4, 0x14, 6, 0, 0x40, 0, 1, 0x20, 3], 0),
+    ] {
+        let before = log.link();
+        log.event(&event);
+        assert_eq!(log.link(), before);
+        log.sends();
+        assert_eq!(log.link().sniff_ns, expected, "{event:?}");
+    }
+    // A link that was made before the log is one of BR/EDR, if it has modes.
+    let mut log = Log::new();
+    log.sends();
+    log.event(&[4, 0x14, 6, 0, 0x40, 0, 2, 0x20, 3]);
+    assert!(log.told.0.contains(&L2cap::Classic), "{:#?}", log.told.0);
+    log.sends();
+    assert_eq!(log.link().sniff_ns, 500_000_000);
+}
+
+#[test]
+fn the_phy_that_a_link_begins_with_is_read() {
+    let mut log = Log::new();
+    log.event(&LE_LINK);
+    log.sends();
+    assert_eq!(log.link().phy, [1, 1]);
+    // Answers to LE Read PHY: of no link, and of this one.
+    for (answer, expected) in [
+        ([4, 0x0e, 8, 1, 0x30, 0x20, 2, 0x40, 0, 3, 3], [1, 1]),
+        ([4, 0x0e, 8, 1, 0x30, 0x20, 0, 0x40, 0, 2, 3], [2, 3]),
+    ] {
+        log.event(&answer);
+        assert_eq!(log.link().phy, expected);
+    }
+}
+
+/// Of three packets the log lacks one, as where a filter left it out.
+#[test]
+fn more_packets_through_than_went_are_missing_from_the_log() {
+    let is_lost = |log: &Log| log.told.0.contains(&L2cap::Lost);
+    for (went, through, expected) in [(2, [1, 1], false), (2, [1, 2], true), (2, [2, 1], true), (2, [3, 0], true)] {
+        for link in [&LE_LINK[..], &CLASSIC_LINK] {
+            let mut log = Log::new();
+            log.event(link);
+            (0..went).for_each(|_| log.sends());
+            through.iter().for_each(|&packets| log.completed(packets));
+            assert_eq!(is_lost(&log), expected, "{through:?} {link:?}");
+        }
+    }
+    // Of a link that was made before the log, the controller may have had some.
+    let mut log = Log::new();
+    log.sends();
+    log.completed(2);
+    assert!(!is_lost(&log));
+    // What the log itself says it lost is told once.
+    log.event(&LE_LINK);
+    log.sends();
+    log.lost = 1;
+    log.sends();
+    log.completed(2);
+    assert_eq!(log.told.0.iter().filter(|what| **what == L2cap::Lost).count(), 1);
+}
+
+#[test]
+fn the_rest_of_a_pdu_whose_begin_the_log_lacks_is_not_malformed() {
+    let rest = |log: &mut Log| [false, true].map(|is_received| log.acl(is_received, true, &[1, 2, 3]));
+    let malformed = |log: &Log| log.counts.malformed;
+    // Of a link that was made before the log, until a PDU begins; and behind losses.
+    let mut log = Log::new();
+    rest(&mut log);
+    rest(&mut log);
+    log.sends();
+    assert_eq!((malformed(&log), log.counts.hci_other), (0, 4));
+    log.acl(false, true, &[1, 2, 3]);
+    assert_eq!(malformed(&log), 1);
+    log.lost = 1;
+    rest(&mut log);
+    assert_eq!(malformed(&log), 1);
+    // From a link's begin on none is missing.
+    for link in [&LE_LINK[..], &CLASSIC_LINK] {
+        let mut log = Log::new();
+        log.event(link);
+        rest(&mut log);
+        assert_eq!(malformed(&log), 2);
+    }
+}
