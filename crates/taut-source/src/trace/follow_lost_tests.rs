@@ -217,3 +217,19 @@ fn what_was_sent_again_within_a_gap_is_no_second_one() {
     connection.told(What::Receive, 2, 0);
     assert_eq!(connection.gaps(), 2);
 }
+
+/// The queue's record of what is sent again tells nothing by itself: the wait before it would have another holder.
+#[test]
+fn the_wait_before_an_unseen_repeat_is_in_the_gap() {
+    let mut connection = Remembering::new();
+    connection.leaves(40, 0, 0, 0);
+    connection.told(What::Receive, 0, 0);
+    connection.leaves(40, 0, 0, 0);
+    let before = connection.heard.events.len();
+    let mut again = Made::new(What::Queue, CLIENT);
+    again.set(Known::SndNxt, 180).set(Known::WriteSeq, 180).long(at::TIMER, OTHER_TIMER).segment(140, 500, 40, 100);
+    tell(&mut connection.follower, &mut connection.heard, &again);
+    assert_eq!(connection.heard.events.len(), before);
+    connection.told(What::Receive, 0, 180);
+    assert_eq!(connection.heard.events[before].1, Happened::Gap);
+}

@@ -190,6 +190,8 @@ impl Socket {
         let is_of_timer = timer.is_some_and(|timer| timer != Timer::DelayedAck);
         let is_probe = is_of_timer && ahead(record.segment.end, now.snd_nxt) > 0;
         self.repeats.remember(record.what, is_probe, remembered);
+        let is_sent_again =
+            record.what == What::Queue && record.segment.payload > 0 && ahead(record.segment.end, now.snd_nxt) <= 0;
         if is_asked {
             let came = if record.what == What::Receive { record.segment.end } else { now.rcv_nxt };
             let before = self.heard_to.unwrap_or(now.rcv_nxt);
@@ -255,6 +257,12 @@ impl Socket {
             What::Taken => self.taken(record, &now, &mut events),
         }
         self.seen_to = Some(now.snd_nxt);
+        if is_sent_again {
+            // That it is a repeat is told by the next record. Where that one is missing, nobody knows what the time
+            // since the record before was.
+            self.early = early;
+            return;
+        }
         let mut state = state(layout, record, &now);
         if record.what == What::Close || get(Known::State) == CLOSED {
             // Whether the peer's FIN has a number among what came does not show any more.
