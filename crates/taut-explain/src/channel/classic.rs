@@ -131,6 +131,15 @@ impl Facts<'_> {
         Cost { held_ns, between_ns: [held_ns; 2], share, episodes }
     }
 
+    /// Of the air's time what packets that were late were in the controller beyond what is usual.
+    fn beyond_the_usual(&self) -> Cost {
+        let tally = &self.half.tally;
+        let (late_ns, late) = tally.late;
+        // Where that is late itself, nothing of it is as it should be.
+        let usual = tally.completions.median().filter(|&usual| usual < LATE_NS).unwrap_or_default();
+        self.part_of(Holder::Air, late_ns.saturating_sub(usual.saturating_mul(late)), late)
+    }
+
     fn found(
         &self,
         holder: Holder,
@@ -229,11 +238,11 @@ fn controller(facts: &Facts<'_>) -> Judged {
     let is_media = matches!(facts.kind(), Some(Kind::Media(_)));
     let is_queue = tally.queued_ns as f64 >= LEAST_QUEUED * facts.whole_ns as f64 && facts.enough(Holder::Air);
     let is_late = tally.completions.max() >= LATE_NS;
-    if !(if is_media { is_late } else { is_queue || is_late && facts.enough(Holder::Air) }) {
+    let (air, sniff) = (facts.ns(Holder::Air), facts.sniff());
+    let late = if sniff.is_some() { facts.all_of(Holder::Air) } else { facts.beyond_the_usual() };
+    if !(if is_media { is_late } else { is_queue || is_late && is_enough(&late, tally.completions.max()) }) {
         return (0, Verdict::Clear);
     }
-    let air = facts.ns(Holder::Air);
-    let sniff = facts.sniff();
     let mut evidence = vec![text(format!(
         "From hand-over to Number Of Completed Packets: {} (median), {} at most; up to {} bytes in the controller.",
         words::time(tally.completions.median().unwrap_or_default()),
@@ -256,9 +265,13 @@ fn controller(facts: &Facts<'_>) -> Judged {
     if buffers > 0 && facts.half.most_in_controller >= buffers.into() {
         evidence.push(text(format!("Its {buffers} buffers were all taken at times.")));
     }
-    // That a packet takes its time on the air is no fault of media.
+    // That a packet takes its time on the air is no fault.
     let all = facts.all_of(Holder::Air);
-    let cost = if is_media { facts.part_of(Holder::Air, tally.queued_ns, all.episodes) } else { all };
+    let cost = match () {
+        () if is_media => facts.part_of(Holder::Air, tally.queued_ns, all.episodes),
+        () if is_queue => all,
+        () => late,
+    };
     let (summary, remedy) = match () {
         () if sniff.is_some() => ("Packets waited in the controller for an anchor point of sniff mode", AWAKE),
         () if is_media => (

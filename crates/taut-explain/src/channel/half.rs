@@ -382,8 +382,11 @@ impl Half {
         self.pending.iter_mut().filter(|pending| pending.holder == from).for_each(|pending| pending.holder = to);
     }
 
-    /// What goes now could have gone before the peer's turn was over.
+    /// What goes now could have gone before the peer's turn was over, and is no answer that was waited for.
     pub(super) fn was_free(&mut self) {
+        if !self.is_sent_here {
+            self.give(Holder::SendingProgram, Holder::NotKnown);
+        }
         self.give(Holder::PeerTurn, if self.is_sent_here { Holder::SendingProgram } else { Holder::NotKnown });
     }
 
@@ -447,8 +450,7 @@ impl Half {
             let Some((length, handed_over)) = self.in_controller.pop_front() else { break };
             any = true;
             self.bytes_in_controller -= u64::from(length);
-            self.tally.completions.add(at.saturating_sub(handed_over));
-            self.tally.completion_times.add(at.saturating_sub(handed_over));
+            self.tally.completed(at.saturating_sub(handed_over));
             if n == 0 && count == 1 {
                 self.notes_way(length, at.saturating_sub(handed_over));
             }

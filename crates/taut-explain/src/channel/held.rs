@@ -114,8 +114,8 @@ impl Half {
             _ if is_peers => Holder::PeerTurn,
             // The question is not there yet.
             Some(Question { ahead: 1.., .. }) => Holder::PeerTurn,
-            // An answer that is made at once goes in the next event.
-            Some(question) if is_within(1, at.saturating_sub(question.since)) => Holder::ConnectionInterval,
+            // An answer that is made at once goes in the next event, behind all that the peer has sent before.
+            Some(question) if is_within(1, gap.min(at.saturating_sub(question.since))) => Holder::ConnectionInterval,
             Some(_) if interval == 0 => Holder::NotKnown,
             Some(_) => Holder::SendingProgram,
             None if !is_within(round, gap) => Holder::NotKnown,

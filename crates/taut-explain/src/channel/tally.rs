@@ -1,5 +1,6 @@
 //! What was counted of one direction of a channel.
 
+use super::media::LATE_NS;
 use super::mic::Mic;
 use super::rhythm::Rhythm;
 use crate::engine::Episode;
@@ -27,6 +28,8 @@ pub(crate) struct Tally {
     pub(crate) completions: Sample,
     /// The same, for percentiles.
     pub(crate) completion_times: Spread,
+    /// What those took together that took [`LATE_NS`] or more, and how many they are.
+    pub(crate) late: (u64, u64),
     /// From a question that is through to its answer.
     pub(crate) answers: Spread,
     /// How long a question waited that was never answered.
@@ -87,4 +90,15 @@ pub(crate) struct Tally {
     pub(crate) mic: Mic,
     /// In which rhythm packets went.
     pub(crate) rhythm: Rhythm,
+}
+
+impl Tally {
+    /// A packet was through after such a time.
+    pub(super) fn completed(&mut self, took: u64) {
+        self.completions.add(took);
+        self.completion_times.add(took);
+        if took >= LATE_NS {
+            self.late = (self.late.0.saturating_add(took), self.late.1 + 1);
+        }
+    }
 }

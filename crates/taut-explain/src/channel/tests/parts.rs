@@ -183,3 +183,31 @@ fn only_values_that_leave_data_pdus_partly_empty_are_short() {
     }
     assert!(found(&commands(27, 1)).contains(&"mtu"), "{:#?}", commands(27, 1));
 }
+
+/// Four notifications of the peer in each event of 30 ms; of ten events one question is open, if so, and its answer
+/// comes behind what the peer sent before.
+fn notified(asks: bool) -> Direction {
+    let mut talk = Talk::new(Kind::Att, 30 * MS, 0, 20);
+    for event in 1..200 {
+        let anchor = event * 30 * MS;
+        let is_answer = asks && event % 11 == 10;
+        for n in 1..=4 {
+            talk.comes(anchor + n * CYCLE, if is_answer && n == 2 { Turn::Answers } else { Turn::Free });
+        }
+        if asks && event % 11 == 0 {
+            talk.send(anchor + 25 * MS, Turn::Asks);
+            talk.completed(anchor + 30 * MS + CYCLE / 2);
+        }
+    }
+    let explanation = talk.engine.finish();
+    explanation.worst.into_iter().find(|direction| direction.to == "hci0").expect("data came")
+}
+
+#[test]
+fn what_comes_while_a_question_is_open_is_no_wait_for_its_answer() {
+    for asks in [false, true] {
+        let peers = notified(asks);
+        assert!(share(&peers, Holder::SendingProgram) < 0.01, "{asks}: {peers:#?}");
+        assert!(share(&peers, Holder::ConnectionInterval) > 0.4, "{asks}: {peers:#?}");
+    }
+}
