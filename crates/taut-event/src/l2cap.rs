@@ -172,7 +172,7 @@ pub enum L2cap {
     },
     /// The stream was started, suspended or configured.
     Stream {
-        /// Samples a second, of which timestamps count; 0: not seen.
+        /// Samples a second, of which timestamps count; 0: not known.
         hz: u32,
     },
     /// Whether all buffers that the controller has for such links are taken, by whatever channel.

@@ -15,6 +15,7 @@ impl Bluetooth {
                 link.queue.clear();
                 link.is_queue_whole = false;
                 (link.current, link.is_amid) = ([None; 2], [true; 2]);
+                link.streams.lost();
             }
         }
         for channel in self.channels.iter().flatten() {

@@ -35,6 +35,8 @@ pub(super) struct Channel {
     pub(super) is_told: bool,
     /// Whether it does not retransmit.
     pub(super) is_basic: bool,
+    /// Of media: the endpoints of its stream.
+    pub(super) stream: Option<[u8; 2]>,
     /// Of a bearer of the attribute protocol, and where its PDU begins in the packet that came last.
     attributes: Attributes,
     att_at: Option<usize>,
@@ -69,6 +71,7 @@ impl Channel {
             is_agreed: [false; 2],
             is_told: false,
             is_basic: true,
+            stream: None,
             attributes: Attributes::NEW,
             att_at: None,
         }

@@ -60,10 +60,13 @@ impl Bluetooth {
         let word = |at: usize| body.get(2 * at..)?.first_chunk().map(|two| u16::from_le_bytes(*two));
         match (code, word(0), word(1), word(2)) {
             (CONNECTION_REQUEST, Some(psm), Some(source), _) => {
-                let stream = &mut self.adapters[adapter].links[index].stream;
-                let is_media = psm == AVDTP_PSM && std::mem::take(&mut stream.is_opened);
-                let kind = if is_media { Kind::Media(source) } else { Kind::Basic(psm) };
-                self.asks(adapter, index, way, identifier, (kind, source), [DEFAULT_MTU, 0, 0], out);
+                let streams = &mut self.adapters[adapter].links[index].streams;
+                let stream = (psm == AVDTP_PSM).then(|| streams.opened()).flatten();
+                let kind = if stream.is_some() { Kind::Media(source) } else { Kind::Basic(psm) };
+                let slot = self.asks(adapter, index, way, identifier, (kind, source), [DEFAULT_MTU, 0, 0], out);
+                if let Some(channel) = &mut self.channels[slot] {
+                    channel.stream = stream.map(|stream| stream.ends);
+                }
             }
             (CONNECTION_RESPONSE, Some(destination), Some(_), Some(result)) => {
                 let link = &mut self.adapters[adapter].links[index];
@@ -97,14 +100,14 @@ impl Bluetooth {
                 if channel.is_agreed != [true; 2] || std::mem::replace(&mut channel.is_told, true) {
                     return;
                 }
-                let (mtu, is_basic, kind) = (channel.mtu, channel.is_basic, channel.kind);
+                let (mtu, is_basic, stream) = (channel.mtu, channel.is_basic, channel.stream);
                 let opened = L2cap::Opened { mtu, mps: mtu, credits: [0; 2] };
                 self.say(slot, Direction::Forward, opened, out);
                 if !is_basic {
                     self.say(slot, Direction::Forward, L2cap::NotCounted, out);
                 }
-                let hz = self.adapters[adapter].links[index].stream.hz;
-                if matches!(kind, Kind::Media(_)) {
+                if let Some(ends) = stream {
+                    let hz = self.adapters[adapter].links[index].streams.hz(ends);
                     self.say(slot, Direction::Forward, L2cap::Stream { hz }, out);
                 }
             }

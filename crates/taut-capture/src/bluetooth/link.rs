@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use taut_air::l2cap::Reassembly;
 use taut_event::RadioLink;
 
-use super::avdtp::Stream;
+use super::avdtp::Streams;
 
 /// So many packets are remembered until the controller tells that they went.
 const MOST_QUEUED: usize = 4096;
@@ -62,7 +62,7 @@ pub(super) struct Link {
     /// Whether the header of the PDU under way was not kept.
     pub(super) is_headless: [bool; 2],
     pub(super) asked: VecDeque<Asked>,
-    pub(super) stream: Stream,
+    pub(super) streams: Streams,
 }
 
 /// The PDU under way.
@@ -103,7 +103,7 @@ impl Link {
             is_amid: [true; 2],
             is_headless: [false; 2],
             asked: VecDeque::new(),
-            stream: Stream::default(),
+            streams: Streams::default(),
         }
     }
 

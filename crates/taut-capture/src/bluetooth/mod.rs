@@ -281,15 +281,13 @@ impl Bluetooth {
                 return (its.map(|its| its.slot), its.map_or([0; 2], |its| [its.at, 1]));
             }
             Kind::Basic(AVDTP_PSM) => {
-                let stream = &mut self.adapters[at.0].links[at.1].stream;
-                if stream.signal(payload) {
-                    let (hz, handle) = (stream.hz, self.adapters[at.0].links[at.1].handle);
-                    let number = self.adapters[at.0].index;
-                    let is_media = |its: &&Channel| {
-                        matches!(its.kind, Kind::Media(_)) && (its.adapter, its.handle) == (number, handle)
-                    };
-                    for its in self.channels.iter().flatten().filter(is_media) {
-                        out.tell(its.flow, Direction::Forward, L2cap::Stream { hz }, NO_BYTES);
+                let owner = &mut self.adapters[at.0];
+                let link = &mut owner.links[at.1];
+                for stream in link.streams.signal(way.index(), payload) {
+                    let of = (owner.index, link.handle, Some(stream.ends));
+                    let is_its = |its: &&Channel| (its.adapter, its.handle, its.stream) == of;
+                    for its in self.channels.iter().flatten().filter(is_its) {
+                        out.tell(its.flow, Direction::Forward, L2cap::Stream { hz: stream.hz }, NO_BYTES);
                     }
                 }
             }

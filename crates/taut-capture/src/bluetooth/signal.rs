@@ -94,6 +94,7 @@ impl Bluetooth {
         }
     }
 
+    /// A channel is asked for. Tells its slot.
     #[expect(clippy::too_many_arguments, reason = "what a request says, and where it was said")]
     pub(super) fn asks(
         &mut self,
@@ -104,7 +105,7 @@ impl Bluetooth {
         (kind, source): (Kind, u16),
         limits: [u16; 3],
         out: &mut Out<'_, impl Sink>,
-    ) {
+    ) -> usize {
         let mut cids = [None; 2];
         cids[way.reverse().index()] = Some(source);
         // An end names no identifier twice: the channel that had it is no more.
@@ -114,6 +115,7 @@ impl Bluetooth {
         let slot = self.open(adapter, index, kind, cids, out);
         self.adapters[adapter].links[index].asks(Asked { way: way.index(), identifier, slot, source, limits });
         self.say(slot, way, L2cap::Asked, out);
+        slot
     }
 
     /// A request is granted, with the identifier at the end that does, or refused.

@@ -197,6 +197,33 @@ fn the_channel_after_open_has_the_media() {
 }
 
 #[test]
+fn a_stream_s_rate_is_told_to_its_own_channel() {
+    let avdtp = |is_received, bytes: &[u8]| acl(is_received, false, &pdu(if is_received { 0x44 } else { 0x45 }, bytes));
+    let mut log = link();
+    log.extend(streams());
+    // A second one, of other endpoints and 44.1 kHz.
+    log.extend([
+        avdtp(false, &[0x40, 3, 12, 12, 1, 0, 7, 6, 0, 0, 0x21, 0x15, 2, 53]),
+        avdtp(true, &[0x42, 3]),
+        avdtp(false, &[0x50, 6, 12]),
+        avdtp(true, &[0x52, 6]),
+    ]);
+    log.extend(opens(0x19, [0x48, 0x49], &[]));
+    log.extend([avdtp(false, &[0x60, 7, 12]), avdtp(true, &[0x62, 7])]);
+    let (kept, ..) = follow(&btsnoop(1002, &log));
+    let rates = |cid: u16| {
+        let all = told(&kept, |kind| kind == Channel::Media(cid));
+        let of = all.into_iter().filter_map(|(_, what)| match what {
+            L2cap::Stream { hz } => Some(hz),
+            _ => None,
+        });
+        of.collect::<Vec<_>>()
+    };
+    // With its configuration, and with its start.
+    assert_eq!((rates(0x46), rates(0x48)), (vec![48_000; 2], vec![44_100; 2]));
+}
+
+#[test]
 fn a_multiplexer_is_not_forgotten_before_what_it_carries() {
     let mut log = connects([0xf0, 0xe0]);
     // Channels whose opening was not seen, more than are followed at once; frames of RFCOMM between them.

@@ -46,11 +46,9 @@ struct Last {
 }
 
 impl Media {
-    /// The stream starts, ends, or is configured.
+    /// The stream starts, ends, or is configured. So many samples a second; 0: not known.
     pub(super) const fn starts(&mut self, hz: u32) {
-        if hz > 0 {
-            self.hz = hz;
-        }
+        self.hz = hz;
         self.last = None;
     }
 
@@ -178,15 +176,15 @@ mod tests {
     fn a_pause_is_not_late() {
         let mut media = stream(0);
         // The timestamps go on where they stopped, after a second.
-        media.starts(0);
+        media.starts(48_000);
         media.packet((61_000 * MS, 1), 1, 7);
         media.packet((61_020 * MS, 2), 2, 967);
         // They jump by ten seconds, and back.
         media.packet((61_040 * MS, 3), 3, 480_967);
         media.packet((61_060 * MS, 4), 4, 967);
         assert_eq!(media.late(), 0);
-        // Without the rate nothing is known.
-        let mut media = Media::default();
+        // Without the rate nothing is known, also where it was known before.
+        media.starts(0);
         media.packet((0, 0), 0, 0);
         media.packet((5_000 * MS, 1), 1, 960);
         assert!(!media.knows_rate() && media.late() == 0);
