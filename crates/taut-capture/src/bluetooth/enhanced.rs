@@ -5,6 +5,8 @@
 const REQUEST: u8 = 0x17;
 /// L2CAP_CREDIT_BASED_CONNECTION_RSP.
 const RESPONSE: u8 = 0x18;
+/// All channels are pending, without a reason, or for authentication or authorization: another response follows.
+const PENDING: std::ops::RangeInclusive<u16> = 0x000d..=0x000f;
 /// So many channels are asked for at most.
 const MOST: usize = 5;
 
@@ -15,6 +17,8 @@ pub(super) struct Enhanced<'a> {
     pub(super) spsm: Option<u16>,
     /// Longest SDU, longest PDU and credits, of each channel.
     pub(super) limits: [u16; 3],
+    /// Whether it is a response that another one follows.
+    pub(super) is_pending: bool,
     cids: &'a [u8],
 }
 
@@ -29,8 +33,11 @@ impl<'a> Enhanced<'a> {
         let word = |index: usize| u16::from_le_bytes([words[2 * index], words[2 * index + 1]]);
         // A response has its result last, and a request what it asks for first.
         let command = match *code {
-            REQUEST => Self { spsm: Some(word(0)), limits: [word(1), word(2), word(3)], cids },
-            _ => Self { spsm: None, limits: [word(0), word(1), word(2)], cids },
+            REQUEST => Self { spsm: Some(word(0)), limits: [word(1), word(2), word(3)], is_pending: false, cids },
+            _ => {
+                let is_pending = PENDING.contains(&word(3));
+                Self { spsm: None, limits: [word(0), word(1), word(2)], is_pending, cids }
+            }
         };
         Some((*identifier, command))
     }

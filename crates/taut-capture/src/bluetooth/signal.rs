@@ -86,6 +86,9 @@ impl Bluetooth {
             }
             return;
         }
+        if enhanced.is_pending {
+            return;
+        }
         // Those that were refused have no identifier, or stand at the end without any.
         let mut destinations = enhanced.cids();
         while let Some(asked) = self.adapters[adapter].links[index].answered(way.index(), identifier) {
