@@ -119,6 +119,8 @@ impl Channel {
     pub(super) fn attributes(&mut self, way: usize, part: &Part<'_>, left: usize, mut tell: impl FnMut(L2cap)) {
         let Some(at) = self.att_at.take() else { return };
         let Some(kept) = part.bytes.get(at..part.kept.min(part.bytes.len())) else { return };
+        // On a credit-based channel it is an SDU, of which more PDUs may follow.
+        let left = if matches!(self.kind, Kind::CreditBased(_)) { self.sdu_left[way] } else { left };
         let whole = part.bytes.len() - at + left;
         let att = self.attributes.read(way, kept, whole, |one| tell(L2cap::Characteristic(one)));
         if let Some(att) = att {

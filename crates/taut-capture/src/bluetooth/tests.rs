@@ -1,6 +1,6 @@
 //! What events tell of links, packet by packet.
 
-use taut_event::{Closed, Event, Flow, FlowId, L2cap, RadioLink, Sink, VantageId, What};
+use taut_event::{Att, AttKind, Closed, Event, Flow, FlowId, L2cap, RadioLink, Sink, VantageId, What};
 use taut_time::Instant;
 
 use super::Bluetooth;
@@ -178,4 +178,51 @@ fn the_rest_of_a_pdu_whose_begin_the_log_lacks_is_not_malformed() {
         rest(&mut log);
         assert_eq!(malformed(&log), 2);
     }
+}
+
+/// An enhanced bearer that this host asks for: 0x40 here, 0x50 there, SDUs of 128 bytes in PDUs of 64. The response
+/// comes behind one with that result, if any.
+fn enhanced(first: Option<u8>) -> Log {
+    let mut log = Log::new();
+    log.event(&LE_LINK);
+    log.acl(false, false, &[14, 0, 5, 0, 0x17, 1, 10, 0, 0x27, 0, 128, 0, 64, 0, 100, 0, 0x40, 0]);
+    if let Some(result) = first {
+        log.acl(true, false, &[12, 0, 5, 0, 0x18, 1, 8, 0, 0, 0, 0, 0, 0, 0, result, 0]);
+    }
+    log.acl(true, false, &[14, 0, 5, 0, 0x18, 1, 10, 0, 128, 0, 64, 0, 100, 0, 0, 0, 0x50, 0]);
+    log
+}
+
+/// A Write Command of 125 bytes in two PDUs.
+fn writes(log: &mut Log) {
+    let mut sdu = [0x11; 130];
+    sdu[..5].copy_from_slice(&[128, 0, 0x52, 5, 0]);
+    for part in sdu.chunks(64) {
+        log.acl(false, false, &[&[part.len() as u8, 0, 0x50, 0], part].concat());
+    }
+}
+
+fn written(log: &Log) -> Vec<Att> {
+    let of = log.told.0.iter().filter_map(|what| match what {
+        L2cap::Att(att) => Some(*att),
+        _ => None,
+    });
+    of.collect()
+}
+
+const WRITTEN: Att = Att { kind: AttKind::WriteCommand, handle: Some(5), bytes: 125 };
+
+#[test]
+fn a_value_is_as_long_as_its_sdu_says() {
+    let mut log = enhanced(None);
+    writes(&mut log);
+    writes(&mut log);
+    assert_eq!(written(&log), [WRITTEN; 2]);
+}
+
+#[test]
+fn channels_that_are_pending_are_opened_by_the_next_response() {
+    let opens = |first| enhanced(Some(first)).told.0.iter().any(|what| matches!(what, L2cap::Opened { .. }));
+    assert!([0x0d, 0x0e, 0x0f].into_iter().all(opens));
+    assert!(!opens(4) && !opens(0x0c));
 }
