@@ -124,7 +124,7 @@ struct Used {
     count: u64,
     bytes: u64,
     longest: u16,
-    /// PDUs whose value is as long as the longest one.
+    /// PDUs with all the room of the ATT MTU that was in force, though a data PDU on the air had more.
     full: u64,
     first: u64,
     last: u64,
@@ -207,12 +207,24 @@ impl Gatt {
         Mtu { bytes: least.max(self.longest), is_said: said.is_some(), is_known }
     }
 
-    pub(super) fn att(&mut self, at: u64, way: usize, att: &Att) {
+    /// Whether a PDU of so many bytes has all the room of the ATT MTU in force, and a data PDU on the air has more, or
+    /// the MTU is the least one.
+    fn is_full(&self, bytes: u16, way: usize, (link, channel): (&RadioLink, u16)) -> bool {
+        let said = Some(channel).filter(|&channel| channel > 0).or(self.agreed);
+        let Some(mtu) = said.or(link.from_start.then_some(LEAST_MTU)) else { return false };
+        let length = if link.from_start { link.length[way] } else { 0 };
+        bytes >= mtu && (mtu == LEAST_MTU || mtu.saturating_add(L2CAP_HEADER) < length)
+    }
+
+    /// A PDU on a link. `channel` is the MTU of an enhanced bearer's channel; 0: it is none.
+    pub(super) fn att(&mut self, at: u64, way: usize, att: &Att, bearer: (&RadioLink, u16)) {
         let header = match att.kind {
             AttKind::ReadResponse => Kind::Read.header(),
             kind => Kind::of(kind).map_or(0, Kind::header),
         };
-        self.longest = self.longest.max(att.bytes.saturating_add(header));
+        let bytes = att.bytes.saturating_add(header);
+        self.longest = self.longest.max(bytes);
+        let value = (att.bytes, self.is_full(bytes, way, bearer));
         match att.kind {
             AttKind::MtuRequest { mtu } => {
                 self.offered[way] = Some(mtu);
@@ -228,9 +240,9 @@ impl Gatt {
             }
             AttKind::OtherRequest => self.asks(way, REQUEST, Asked { place: None, is_beyond: false, at, opcode: None }),
             AttKind::OtherResponse | AttKind::ReadResponse | AttKind::WriteResponse => {
-                self.answered(at, 1 - way, REQUEST, Some(att.bytes));
+                self.answered(at, 1 - way, REQUEST, Some(value));
             }
-            AttKind::Confirmation => self.answered(at, 1 - way, INDICATION, Some(att.bytes)),
+            AttKind::Confirmation => self.answered(at, 1 - way, INDICATION, Some(value)),
             AttKind::Error { of, .. } => {
                 if of == MTU_REQUEST {
                     self.offered[1 - way] = None;
@@ -248,7 +260,7 @@ impl Gatt {
                     used.count += 1;
                     used.last = at;
                     if kind != Kind::Read {
-                        used.takes(att.bytes);
+                        used.takes(value);
                     }
                 }
                 if kind.takes_turns() {
@@ -267,8 +279,8 @@ impl Gatt {
         }
     }
 
-    /// With so many bytes of a value; `None`: an answer that says why not.
-    fn answered(&mut self, at: u64, way: usize, transaction: usize, bytes: Option<u16>) {
+    /// With so many bytes of a value, and whether it is full; `None`: an answer that says why not.
+    fn answered(&mut self, at: u64, way: usize, transaction: usize, value: Option<(u16, bool)>) {
         let Some(Asked { place, is_beyond, at: since, .. }) = self.asked[way][transaction].take() else { return };
         if is_beyond {
             self.beyond_turns[way][transaction].add(since, at);
@@ -277,10 +289,10 @@ impl Gatt {
         let took = at.saturating_sub(since);
         used.turns.add(took);
         used.busy_ns = used.busy_ns.saturating_add(took);
-        used.errors += u64::from(bytes.is_none());
+        used.errors += u64::from(value.is_none());
         used.last = at;
-        if let (Kind::Read, Some(bytes)) = (used.kind, bytes) {
-            used.takes(bytes);
+        if let (Kind::Read, Some(value)) = (used.kind, value) {
+            used.takes(value);
         }
     }
 
@@ -355,12 +367,12 @@ impl Gatt {
             intervals_per_turn: turn_p50_ns.and_then(intervals),
             errors: used.errors,
             unanswered: used.unanswered + open,
-            limits: self.limits(used, half, (link, mtu), span),
+            limits: self.limits(used, half, mtu, span),
         }
     }
 
     /// What limits it, the first one most.
-    fn limits(&self, used: &Used, half: &Half, (link, mtu): (&RadioLink, Mtu), span: u64) -> Vec<String> {
+    fn limits(&self, used: &Used, half: &Half, mtu: Mtu, span: u64) -> Vec<String> {
         /// Fewer PDUs have no rate.
         const LEAST: u64 = 8;
         let mut limits = Vec::new();
@@ -389,11 +401,8 @@ impl Gatt {
                 limits.push("link".to_owned());
             }
         }
-        // Most have all the room there is, and a data PDU on the air would have more.
-        let is_full = used.longest >= mtu.bytes.saturating_sub(used.kind.header()) && 2 * used.full >= used.count;
-        let length = if link.from_start { link.length[used.way] } else { 0 };
-        let is_small = mtu.bytes == LEAST_MTU || mtu.bytes.saturating_add(L2CAP_HEADER) < length;
-        if mtu.is_known && is_full && is_small && limits.first().is_none_or(|limit| limit != "program") {
+        let is_full = 2 * used.full >= used.count;
+        if mtu.is_known && is_full && limits.first().is_none_or(|limit| limit != "program") {
             limits.push("mtu".to_owned());
         }
         limits
@@ -405,11 +414,9 @@ impl Used {
         Turns { first: self.first, last: self.last, busy_ns: self.busy_ns }
     }
 
-    fn takes(&mut self, bytes: u16) {
+    fn takes(&mut self, (bytes, is_full): (u16, bool)) {
         self.bytes += u64::from(bytes);
-        if bytes > self.longest {
-            (self.longest, self.full) = (bytes, 0);
-        }
-        self.full += u64::from(bytes == self.longest);
+        self.longest = self.longest.max(bytes);
+        self.full += u64::from(is_full);
     }
 }

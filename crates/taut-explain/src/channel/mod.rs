@@ -133,7 +133,7 @@ impl Channel {
             }
             L2cap::Att(att) => match self.turns.is_under_way(way) && att.kind.is_answer() {
                 true => self.answer[way] = Some(att),
-                false => self.gatt.get_or_insert_default().att(at, way, &att),
+                false => self.att(at, way, &att),
             },
             L2cap::Characteristic(named) => self.gatt.get_or_insert_default().named(named),
             L2cap::Credits { count } => self.halves[way].granted(at, count),
@@ -153,6 +153,16 @@ impl Channel {
             L2cap::Stream { hz } => self.halves.iter_mut().for_each(|half| half.media.starts(hz)),
             L2cap::Ended { tells_completions } => self.ended(at, tells_completions),
         }
+    }
+
+    fn att(&mut self, at: u64, way: usize, att: &Att) {
+        let bearer = (&self.link, self.mtu());
+        self.gatt.get_or_insert_default().att(at, way, att, bearer);
+    }
+
+    /// Both ends state what they take, and the lesser of these holds; 0: not seen.
+    fn mtu(&self) -> u16 {
+        self.halves.iter().map(|half| half.limits.mtu).min().unwrap_or(0)
     }
 
     /// What a packet ends of what takes turns.
@@ -178,7 +188,7 @@ impl Channel {
                     self.halves[1 - way].answered();
                 }
                 if let Some(att) = self.answer[way].take() {
-                    self.gatt.get_or_insert_default().att(at, way, &att);
+                    self.att(at, way, &att);
                 }
             }
         }

@@ -63,11 +63,7 @@ pub(crate) fn direction(
         median_completion_ns: tally.completions.median(),
         max_completion_ns: Some(tally.completions.max()).filter(|&most| most > 0),
         on_air_ns: tally.air_ns,
-        // Both ends state what they take, and the lesser of these holds.
-        gatt: channel.gatt.as_ref().and_then(|gatt| {
-            let mtu = channel.halves.iter().map(|half| half.limits.mtu).min().unwrap_or(0);
-            gatt.facts(way, half, link, mtu)
-        }),
+        gatt: channel.gatt.as_ref().and_then(|gatt| gatt.facts(way, half, link, channel.mtu())),
     };
     let (verdicts, model) = if is_le {
         let (verdicts, gains) = verdict::verdicts(channel, way, is_modelled);

@@ -214,6 +214,27 @@ fn values_are_full_by_the_mtu_that_was_agreed_on() {
     assert!(full(97) && !full(96) && !full(20));
 }
 
+/// Writes, then an MTU of 247, then so many more of them.
+#[test]
+fn values_are_full_by_the_mtu_that_was_in_force() {
+    let full = |bytes: u16, before: u64, after: u64| {
+        let mut bearer = Bearer::new();
+        let mut writes = |from: u64, count: u64| {
+            for n in 0..count {
+                bearer.pdu(from + n * 11 * MS / 10, Way::Forward, AttKind::WriteCommand, Some(0x10), bytes);
+            }
+            if from < 500 * MS {
+                bearer.pdu(500 * MS, Way::Forward, AttKind::MtuRequest { mtu: 247 }, None, 2);
+                bearer.comes(530 * MS, AttKind::MtuResponse { mtu: 247 });
+            }
+        };
+        writes(100 * MS, before);
+        writes(531 * MS, after);
+        row(&bearer.forward(), "write_command").limits.iter().any(|limit| limit == "mtu")
+    };
+    assert!(full(20, 300, 0) && full(20, 300, 50) && !full(20, 50, 300) && !full(19, 300, 0));
+}
+
 #[test]
 fn an_enhanced_bearer_has_the_mtu_of_its_channel() {
     let mut talk = Talk::new(Kind::CreditBased(0x27), 30 * MS, 100, 8);
