@@ -1,12 +1,12 @@
 //! Connection events: how many exchanges each had, and who ended it although there was more to send.
 
+use taut_air::Phy;
 use taut_event::{Direction as Way, LePdu};
 
 use crate::tcp::Sample;
 
-/// The inter frame space, and an empty PDU on LE 1M, in nanoseconds.
-const IFS_NS: u64 = 150_000;
-const EMPTY_NS: u64 = 80_000;
+/// The inter frame space, in nanoseconds.
+pub(super) const IFS_NS: u64 = 150_000;
 
 /// The connection events of a link.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +47,7 @@ struct Now {
     pdus: [u64; 2],
     /// Of each side.
     longest_ns: [u64; 2],
+    phys: [Option<Phy>; 2],
 }
 
 /// What became of an event.
@@ -56,6 +57,28 @@ pub(super) struct Closed {
     pub(super) has_room: bool,
     /// The peripheral was not seen in it.
     pub(super) is_silent: bool,
+    /// Events behind it may not have been seen.
+    pub(super) is_unseen: bool,
+}
+
+impl Now {
+    /// What a side sends in another exchange: without more data an empty PDU.
+    fn needs_ns(&self, side: usize) -> u64 {
+        // A side that was not seen is taken to have the other's PHY.
+        let phy = self.phys[side].or(self.phys[1 - side]).unwrap_or_default();
+        if self.md[side] { self.longest_ns[side] } else { phy.air_time(0, false) }
+    }
+}
+
+/// On which PHY a PDU was. Its length tells the coding of LE Coded.
+pub(super) fn phy(pdu: &LePdu) -> Phy {
+    let is_s2 = |length: u8| Phy::CodedS2.air_time(length.into(), false) == u64::from(pdu.air_ns);
+    match pdu.phy {
+        2 => Phy::Le2M,
+        3 if pdu.header.is_some_and(|header| is_s2(header.length)) => Phy::CodedS2,
+        3 => Phy::CodedS8,
+        _ => Phy::Le1M,
+    }
 }
 
 impl Events {
@@ -64,10 +87,11 @@ impl Events {
             self.seen += 1;
         }
         let end = at.saturating_add(pdu.air_ns.into());
-        let none = Now { last: (end, way, true), md: [false; 2], pdus: [0; 2], longest_ns: [EMPTY_NS; 2] };
+        let none = Now { last: (end, way, true), md: [false; 2], pdus: [0; 2], longest_ns: [0; 2], phys: [None; 2] };
         let now = self.now.get_or_insert(none);
         now.last = (end, way, pdu.header.is_some());
         now.pdus[way.index()] += 1;
+        now.phys[way.index()] = Some(phy(pdu));
         let longest = &mut now.longest_ns[way.index()];
         *longest = (*longest).max(pdu.air_ns.into());
         if let Some(header) = pdu.header {
@@ -85,11 +109,11 @@ impl Events {
         let (end, way, is_right) = now.last;
         // Of the first anchor behind it, and not of one that was seen later.
         let next = next.saturating_sub(u64::from(unseen).saturating_mul(interval_ns));
-        // A side without more data answers with an empty PDU.
-        let each = [0, 1].map(|side| if now.md[side] { now.longest_ns[side] } else { EMPTY_NS });
-        let needs = 3 * IFS_NS + each[0] + each[1];
-        let has_room = next.saturating_sub(end) >= needs;
-        if now.md != [false; 2] && interval_ns > 0 {
+        let needs = 3 * IFS_NS + now.needs_ns(0) + now.needs_ns(1);
+        // Without an interval there is no first anchor behind it.
+        let is_known = interval_ns > 0;
+        let has_room = is_known && next.saturating_sub(end) >= needs;
+        if now.md != [false; 2] && is_known {
             let count = match (has_room, is_right, way) {
                 (false, ..) => &mut self.ended.full,
                 (true, false, _) => &mut self.ended.by_crc,
@@ -98,6 +122,6 @@ impl Events {
             };
             *count += 1;
         }
-        Closed { has_room, is_silent }
+        Closed { has_room, is_silent, is_unseen: unseen > 0 || !is_known }
     }
 }

@@ -1,8 +1,9 @@
 //! One direction of a link: what was sent, sent again, and who had the data between two data PDUs.
 
+use taut_air::Phy;
 use taut_event::{Holder, LeHeader, LePdu};
 
-use super::events::Closed;
+use super::events::{Closed, phy};
 use crate::engine::{Breakdown, Episode};
 
 /// A time, and the packet that it is of.
@@ -44,7 +45,10 @@ pub(super) struct Tally {
     pub(super) longest: u8,
     /// Time on air of data PDUs, repetitions not counted.
     pub(super) air_ns: u64,
-    pub(super) by_phy: [u64; 3],
+    /// The same, were all on LE 2M.
+    pub(super) fastest_ns: u64,
+    /// Data PDUs, as `Phy::ALL` has the PHYs.
+    by_phy: [u64; 4],
     pub(super) first_place: u64,
     pub(super) last_place: u64,
     /// Events with data, the most data PDUs of one, and how often an event with so many ended with room for more and
@@ -52,6 +56,20 @@ pub(super) struct Tally {
     pub(super) events: u64,
     pub(super) at_most: u64,
     pub(super) times_at_most: u64,
+}
+
+impl Tally {
+    /// Data PDUs on LE 1M, LE 2M and LE Coded.
+    pub(super) const fn on_phys(&self) -> [u64; 3] {
+        let [slow, fast, s2, s8] = self.by_phy;
+        [slow, fast, s2 + s8]
+    }
+
+    /// The PHY of most data PDUs.
+    pub(super) fn phy(&self) -> Phy {
+        let by_phy = Phy::ALL.into_iter().zip(self.by_phy);
+        by_phy.max_by_key(|&(_, count)| count).map(|(phy, _)| phy).unwrap_or_default()
+    }
 }
 
 /// A PDU of this direction.
@@ -110,8 +128,8 @@ pub(super) struct Past {
 
 impl Half {
     /// A connection event is over.
-    pub(super) fn crossed(&mut self, closed: Closed, is_peripherals: bool, is_unseen: bool) {
-        let Closed { has_room, is_silent } = closed;
+    pub(super) fn crossed(&mut self, closed: Closed, is_peripherals: bool) {
+        let Closed { has_room, is_silent, is_unseen } = closed;
         if !self.since.crossed {
             self.since.has_room = has_room;
         }
@@ -229,7 +247,9 @@ impl Half {
             tally.longest = tally.longest.max(header.length);
         }
         tally.air_ns = tally.air_ns.saturating_add(pdu.air_ns.into());
-        tally.by_phy[usize::from(pdu.phy.clamp(1, 3)) - 1] += 1;
+        tally.fastest_ns = tally.fastest_ns.saturating_add(Phy::Le2M.air_time(header.length.into(), false));
+        let on = Phy::ALL.iter().position(|&other| other == phy(pdu)).unwrap_or_default();
+        tally.by_phy[on] += 1;
     }
 
     /// Books the time in which no data of this direction was on the air.
@@ -265,7 +285,7 @@ impl Half {
 
     /// Nothing more comes.
     pub(super) fn finish(&mut self) {
-        self.crossed(Closed::default(), false, false);
+        self.crossed(Closed::default(), false);
         self.breakdown.close();
     }
 }

@@ -63,7 +63,7 @@ impl Sniffed {
         if pdu.begins_event {
             let closed = self.events.close(now.0, self.link.interval_ns, pdu.unseen_events);
             for (index, half) in self.halves.iter_mut().enumerate() {
-                half.crossed(closed, index == Way::Backward.index(), pdu.unseen_events > 0);
+                half.crossed(closed, index == Way::Backward.index());
             }
         }
         if pdu.is_after_hole {

@@ -17,14 +17,13 @@ pub(crate) fn direction(link: &Sniffed, way: Way, start: u64) -> Option<(Directi
     let now = &link.link;
     let events = &link.events;
     let is_central = way == Way::Forward;
-    let names = ["1M", "2M", "Coded"];
-    let most = (0..3).max_by_key(|&phy| tally.by_phy[phy]).unwrap_or_default();
+    let name = ["1M", "2M", "Coded"][usize::from(tally.phy().number()) - 1];
     let facts = AirFacts {
         access_address: format!("{:#010x}", key.access_address),
         interval_ns: Some(now.interval_ns).filter(|&interval| interval > 0),
         is_interval_told: now.is_told,
         latency: now.latency,
-        phy: now.tells_phy.then(|| names[most].to_owned()),
+        phy: now.tells_phy.then(|| name.to_owned()),
         length_bytes: now.length.map(|length| length[way.index()]),
         is_encrypted: now.is_encrypted,
         events: events.seen,
@@ -110,9 +109,9 @@ fn remarks(link: &Sniffed, way: Way) -> Vec<String> {
     if !now.tells_crc {
         remarks.push("The capture does not say whether a CRC was right.".to_owned());
     }
-    let phys = tally.by_phy.iter().filter(|&&count| count > 0).count();
-    if phys > 1 {
-        let [slow, fast, coded] = tally.by_phy;
+    let phys = tally.on_phys();
+    if phys.iter().filter(|&&count| count > 0).count() > 1 {
+        let [slow, fast, coded] = phys;
         remarks.push(format!("The PHY changed: {slow} data PDUs on LE 1M, {fast} on LE 2M, {coded} on LE Coded."));
     }
     if now.is_over {

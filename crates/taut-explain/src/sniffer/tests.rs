@@ -1,6 +1,7 @@
 //! Links as a sniffer tells of them, PDU by PDU.
 
 use proptest::prelude::*;
+use taut_air::Phy;
 use taut_event::{
     Closed, Coverage, Direction as Way, Event, Flow, FlowId, FlowKey, Kind, Le, LeHeader, LeKey, LeLink, LePdu, Sink,
     VantageId, What,
@@ -26,6 +27,9 @@ struct Air {
     /// The sniffer does not get the next PDU.
     missed: Option<Missed>,
     is_control: bool,
+    continues: bool,
+    phy: Phy,
+    interval: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,10 +38,6 @@ enum Missed {
     Crc,
     /// With its event.
     Event,
-}
-
-fn air_ns(length: u8) -> u32 {
-    (10 + u32::from(length)) * 8000
 }
 
 impl Air {
@@ -56,19 +56,18 @@ impl Air {
             refuses: false,
             missed: None,
             is_control: false,
+            continues: false,
+            phy: Phy::Le1M,
+            interval: INTERVAL,
         };
-        let (is_told, tells_direction, tells_crc, tells_phy) = (true, true, true, true);
-        let link = LeLink {
-            interval_ns: INTERVAL,
-            is_told,
-            latency,
-            tells_direction,
-            tells_crc,
-            tells_phy,
-            ..LeLink::default()
-        };
-        air.tell(Way::Forward, Le::Link(link), 0);
+        air.link(INTERVAL, latency);
         air
+    }
+
+    fn link(&mut self, interval_ns: u64, latency: Option<u16>) {
+        let (is_told, tells_direction, tells_crc, tells_phy) = (true, true, true, true);
+        let link = LeLink { interval_ns, is_told, latency, tells_direction, tells_crc, tells_phy, ..LeLink::default() };
+        self.tell(Way::Forward, Le::Link(link), 0);
     }
 
     fn tell(&mut self, direction: Way, what: Le, bytes: u64) {
@@ -92,15 +91,16 @@ impl Air {
         self.sn[index] ^= new;
         let missed = self.missed.take();
         let nesn = self.sn[1 - index] == std::mem::take(&mut self.refuses);
-        let header =
-            LeHeader { sn: self.sn[index], nesn, md, length, is_control: self.is_control, ..LeHeader::default() };
+        let (is_control, continues, air_ns) =
+            (self.is_control, self.continues, self.phy.air_time(length.into(), false));
+        let header = LeHeader { sn: self.sn[index], nesn, md, length, is_control, continues };
         let hash = u32::from(length) << 1 | u32::from(self.sn[index]);
         let unseen_events = std::mem::take(&mut self.unseen);
         let pdu = LePdu {
             header: Some(header).filter(|_| missed.is_none()),
             hash,
-            air_ns: air_ns(length),
-            phy: 1,
+            air_ns: air_ns as u32,
+            phy: self.phy.number(),
             begins_event: std::mem::take(&mut self.begins),
             is_after_hole: false,
             unseen_events,
@@ -108,13 +108,13 @@ impl Air {
         if missed != Some(Missed::All) {
             self.tell(way, Le::Pdu(pdu), length.into());
         }
-        self.at += u64::from(air_ns(length)) + IFS;
+        self.at += air_ns + IFS;
     }
 
     /// The next event, after so many that are not seen.
     fn next(&mut self, unseen: u16) {
-        let since = (self.at - MS) / INTERVAL;
-        self.at = MS + (since + 1 + u64::from(unseen)) * INTERVAL;
+        let since = (self.at - MS) / self.interval;
+        self.at = MS + (since + 1 + u64::from(unseen)) * self.interval;
         (self.begins, self.unseen) = (true, unseen);
     }
 
@@ -339,6 +339,22 @@ fn what_is_repeated_to_a_peripheral_that_sleeps_was_not_lost() {
 }
 
 #[test]
+fn without_an_interval_nobody_knows_whether_events_ended_early() {
+    for md in [true, false] {
+        let mut air = Air::new(Some(0));
+        air.link(0, Some(0));
+        for _ in 0..20 {
+            air.pdu(Way::Forward, 100, md, true);
+            air.pdu(Way::Backward, 0, false, true);
+            air.next(0);
+        }
+        let direction = air.central();
+        assert_eq!(says(&direction, "event_closed_early"), '.', "{direction:?}");
+        assert!(share(&direction, "not_known") > 0.9, "{direction:?}");
+    }
+}
+
+#[test]
 fn an_exchange_both_ways_needs_time_for_both() {
     // Two exchanges take 8 ms; what is left of the interval is enough for one of 4 ms.
     let told = |exchanges| {
@@ -358,25 +374,41 @@ fn an_exchange_both_ways_needs_time_for_both() {
 fn a_link_that_is_busy_with_short_pdus_needs_longer_ones() {
     let direction = events(20, Some(0), |air, _| {
         for left in (0..44).rev() {
-            air.sn[0] ^= true;
-            let header =
-                LeHeader { sn: air.sn[0], md: left > 0, length: 27, continues: left % 8 != 0, ..LeHeader::default() };
-            let begins_event = std::mem::take(&mut air.begins);
-            let pdu = LePdu {
-                header: Some(header),
-                hash: left,
-                air_ns: air_ns(27),
-                phy: 1,
-                begins_event,
-                ..LePdu::default()
-            };
-            air.tell(Way::Forward, Le::Pdu(pdu), 27);
-            air.at += u64::from(air_ns(27)) + IFS;
+            air.continues = left % 8 != 0;
+            air.pdu(Way::Forward, 27, left > 0, true);
             air.pdu(Way::Backward, 0, false, true);
         }
     });
     assert!(share(&direction, "air") > 0.9, "{direction:?}");
     assert_eq!((says(&direction, "length"), says(&direction, "phy")), ('F', 'F'));
+}
+
+#[test]
+fn le_coded_takes_the_time_of_its_coding() {
+    // Exchanges of 3468 us and of 1656 us. With an answer of LE 1M one more would end before the next anchor.
+    for (phy, exchanges, length, faster) in [(Phy::CodedS8, 11, 0.448, 0.612), (Phy::CodedS2, 24, 0.660, 0.432)] {
+        let told = |exchanges: u64| {
+            let mut air = Air::new(Some(0));
+            (air.phy, air.interval) = (phy, 41_250_000);
+            air.link(air.interval, Some(0));
+            for _ in 0..20 {
+                for exchange in 0..exchanges {
+                    air.continues = exchange % 8 != 0;
+                    air.pdu(Way::Forward, 27, true, true);
+                    air.pdu(Way::Backward, 0, false, true);
+                }
+                air.next(0);
+            }
+            air.central()
+        };
+        let full = told(exchanges);
+        assert_eq!(says(&full, "event_closed_early"), '.', "{full:?}");
+        assert_eq!(says(&told(exchanges - 1), "event_closed_early"), 'F');
+        for (cause, cost) in [("length", length), ("phy", faster)] {
+            let share = found(&full, cause).cost.share;
+            assert!((share - cost).abs() < 0.01, "{phy:?} {cause} {share}");
+        }
+    }
 }
 
 #[test]

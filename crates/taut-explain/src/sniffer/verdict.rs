@@ -1,10 +1,9 @@
 //! Causes of what a sniffer saw of a link.
 
-use taut_air::Phy;
 use taut_event::{Direction as Way, Holder};
 
 use super::Sniffed;
-use super::events::Events;
+use super::events::{Events, IFS_NS};
 use super::half::Half;
 use crate::channel::{LISTENS, SKIPPED};
 use crate::engine::{Certainty, Cost, Evidence, Found, Verdict, VerdictOn, is_enough};
@@ -37,6 +36,10 @@ const LEAST_DATA: u64 = 8;
 /// What helps where a peripheral was not seen to answer.
 const DEAF: &str = "On the peripheral: look at what keeps its radio (other links, flash writes), or at the way to it: \
                     it did not answer, or the sniffer did not hear it. A sniffer nearer to the peripheral tells which.";
+/// What helps a link that is busy on LE 1M, and on LE Coded.
+const FASTER: &str = "LE 2M, if both ends support it: half the time on air for each PDU.";
+const UNCODED: &str = "LE 2M or LE 1M, if both ends are near enough to each other: a fraction of the time on air for \
+                       each PDU.";
 const HOST_LOG: &str = "log at the sending host as well (`btmon -w FILE`) and explain that";
 
 /// What each cause comes to, what was found first.
@@ -170,7 +173,7 @@ fn shorter(link: &Sniffed, half: &Half, cause: &str) -> Verdict {
     let tally = &half.tally;
     let whole = half.breakdown.total_ns();
     let share = half.breakdown.ns(Holder::Air) as f64 / whole.max(1) as f64;
-    let [slow, fast, coded] = tally.by_phy;
+    let [slow, fast, coded] = tally.on_phys();
     if share < BUSY || tally.data_pdus - tally.control_pdus < LEAST_DATA {
         return Verdict::Clear;
     }
@@ -185,14 +188,15 @@ fn shorter(link: &Sniffed, half: &Half, cause: &str) -> Verdict {
         let name = if slow >= coded { "LE 1M" } else { "LE Coded" };
         let summary = format!("The link is on the air for {} of the time, on {name}", words::share(share));
         // A clock that was set back leaves PDUs without time in the breakdown.
-        let air_ns = tally.air_ns.min(half.breakdown.ns(Holder::Air));
-        (air_ns / 2, summary, "LE 2M, if both ends support it: half the time on air for each PDU.")
+        let air = tally.air_ns.min(half.breakdown.ns(Holder::Air)) as f64;
+        let ratio = tally.fastest_ns as f64 / tally.air_ns.max(1) as f64;
+        ((air * (1.0 - ratio)) as u64, summary, if slow >= coded { FASTER } else { UNCODED })
     } else {
         if tally.continuations == 0 || !SHORT.contains(&tally.longest) {
             return Verdict::Clear;
         }
-        let phy = if fast > slow + coded { Phy::Le2M } else { Phy::Le1M };
-        let exchange = |length: usize| phy.air_time(length, false) as f64 + 380_000.0;
+        let phy = tally.phy();
+        let exchange = |length: usize| (phy.air_time(length, false) + phy.air_time(0, false) + 2 * IFS_NS) as f64;
         let ratio = (exchange(251) / 251.0) / (exchange(27) / 27.0);
         let air = half.breakdown.ns(Holder::Air) as f64;
         let summary = format!(
