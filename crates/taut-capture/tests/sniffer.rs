@@ -185,6 +185,40 @@ fn a_latency_holds_from_the_instant_of_its_update_on() {
     assert_eq!((kept.link.interval_ns, kept.link.latency), (INTERVAL, Some(9)));
 }
 
+#[test]
+fn a_latency_is_not_known_behind_what_may_be_an_update_that_cannot_be_read() {
+    let flags = |way: u16, is_right: bool| 1 | way << 7 | 0x400 | u16::from(is_right) << 11;
+    let packet = |way, is_right, pdu: &[u8]| with_header(flags(way, is_right), &air(LINK, pdu));
+    // With the MIC, LL_CONNECTION_UPDATE_IND has 16 bytes.
+    for (way, length, is_encrypted, is_right, known) in [
+        (2, 16, true, true, None),
+        (2, 16, true, false, None),
+        (2, 12, false, false, None),
+        (3, 16, true, true, Some(4)),
+        (2, 12, true, true, Some(4)),
+        (2, 13, true, true, Some(4)),
+        (2, 13, true, false, Some(4)),
+        (2, 16, false, false, Some(4)),
+    ] {
+        let control = [vec![3, length], vec![7; length.into()]].concat();
+        let sent = |side| if side == way { control.clone() } else { data(false, false, b"") };
+        // LL_START_ENC_REQ, or LL_PING_REQ.
+        let opcode = if is_encrypted { 5 } else { 0x12 };
+        let packets = [
+            (0, with_header(flags(0, true), &air(ADVERTISING, &connect()))),
+            (INTERVAL, packet(2, true, &data(false, false, b""))),
+            (INTERVAL + TURN, packet(3, true, &[3, 1, opcode])),
+            (2 * INTERVAL, packet(2, true, &data(true, false, b""))),
+            (2 * INTERVAL + TURN, packet(3, true, &data(true, false, b""))),
+            (3 * INTERVAL, packet(2, is_right, &sent(2))),
+            (3 * INTERVAL + TURN + 8000 * (sent(2).len() as u64 - 2), packet(3, is_right, &sent(3))),
+        ];
+        let (kept, _) = follow(256, &packets);
+        let case = (way, length, is_encrypted, is_right);
+        assert_eq!((kept.link.latency, kept.link.is_encrypted), (known, is_encrypted), "{case:?}");
+    }
+}
+
 proptest! {
     /// Whatever stands behind the header of a sniffer is read to its end.
     #[test]

@@ -28,6 +28,8 @@ use rhythm::{Rhythm, Update};
 const MOST_LINKS: usize = 64;
 /// Of intervals, in nanoseconds.
 const UNIT_NS: u64 = 1_250_000;
+/// Payload of LL_CONNECTION_UPDATE_IND.
+const UPDATE_BYTES: usize = 12;
 
 /// The links of a capture.
 #[derive(Debug)]
@@ -188,10 +190,16 @@ impl Link {
         self.told.tells_crc |= frame.is_right.is_some();
         self.told.is_encrypted |= frame.is_encrypted;
         (self.told.interval_ns, self.told.is_told) = (self.rhythm.interval_ns, self.rhythm.is_told);
+        let mic = if self.told.is_encrypted { MIC_BYTES } else { 0 };
+        let is_clear = !self.told.is_encrypted || frame.is_deciphered;
+        let is_control = header.is_some_and(|header| header.llid == Llid::Control);
+        let is_hidden = header.is_none() || is_control && !is_clear;
+        if is_hidden && stands.way == Direction::Forward && length == UPDATE_BYTES + mic {
+            self.rhythm.may_be_other();
+        }
         self.told.latency = self.rhythm.latency;
         self.hand_over(flow, stands.way, place, sink);
         let payload = &frame.pdu[HEADER_BYTES..];
-        let mic = if self.told.is_encrypted { MIC_BYTES } else { 0 };
         let is_data = header.is_some_and(|header| header.llid != Llid::Control);
         let data = if is_data { length.saturating_sub(mic) as u64 } else { 0 };
         let position = &mut self.positions[stands.way.index()];
@@ -216,8 +224,6 @@ impl Link {
             unseen_events: stands.unseen_events,
         };
         tell(flow, stands.way, Le::Pdu(pdu), bytes, place, sink);
-        let is_clear = !self.told.is_encrypted || frame.is_deciphered;
-        let is_control = header.is_some_and(|header| header.llid == Llid::Control);
         if let (true, Ok(control)) = (is_control && is_clear, Control::parse(payload)) {
             self.control(control, stands.way);
             self.hand_over(flow, stands.way, place, sink);

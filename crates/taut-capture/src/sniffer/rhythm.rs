@@ -16,6 +16,9 @@ const UNITS: std::ops::RangeInclusive<u64> = 6..=3200;
 const KEPT: usize = 8;
 /// So many of them that agree tell an interval.
 const ALIKE: usize = 4;
+/// A PDU of the central that is missing between two of its own, with an answer to each, takes as long at least if it is
+/// an update: on LE 2M 92 us, two empty PDUs, and four spaces, by the clock of the sniffer.
+const HIDES_UPDATE_NS: u64 = 780_000 - TURN_NS;
 /// Events that the central should leave at least between an update and its instant (section 5.1.1).
 const NOTICE: u16 = 6;
 
@@ -26,7 +29,7 @@ pub(super) struct Rhythm {
     pub(super) interval_ns: u64,
     /// Whether a PDU told it.
     pub(super) is_told: bool,
-    /// The latency that was told with it.
+    /// The latency that was told with it; `None` also once an update of it may have been missed.
     pub(super) latency: Option<u16>,
     /// What a PDU told that will hold.
     pending: Option<Update>,
@@ -74,6 +77,13 @@ impl Rhythm {
         self.pending = Some(update);
     }
 
+    /// An update may have been sent that can't be read. Until one that was is done there is no other (section 5.1).
+    pub(super) const fn may_be_other(&mut self) {
+        if self.pending.is_none() {
+            self.latency = None;
+        }
+    }
+
     /// The next PDU, from `at` to `end`, with what the sniffer says of its sender and of the number of its event.
     pub(super) fn pdu(&mut self, at: u64, end: u64, way: Option<Direction>, counter: Option<u16>) -> Stands {
         let gap = at.saturating_sub(self.end);
@@ -97,9 +107,13 @@ impl Rhythm {
         } else {
             !is_turn && self.way.is_some() && gap > IFS_NS || self.way == Some(way)
         };
-        let mut unseen_events = 0;
+        // Between two PDUs of the central its peripheral's is missing, and not always one of its own.
+        let is_peripherals = !begins_event && way == Direction::Forward && self.way == Some(way);
+        let unseen_events = if begins_event { self.unseen(at, counter) } else { 0 };
+        if unseen_events > 0 || is_after_hole && !(is_peripherals && gap < HIDES_UPDATE_NS) {
+            self.may_be_other();
+        }
         if begins_event {
-            unseen_events = self.unseen(at, counter);
             let number = self.counter.map(|last| last.wrapping_add(unseen_events).wrapping_add(1));
             self.counter = counter.or(number);
             // With the interval as it was there is no other sign of it.
@@ -295,6 +309,32 @@ mod tests {
             assert_eq!(rhythm.latency, before);
             events(&mut rhythm, [330 * MS].into_iter(), true);
             assert_eq!((rhythm.interval_ns, rhythm.is_told, rhythm.latency), (30 * MS, true, Some(9)));
+        }
+    }
+
+    #[test]
+    fn an_update_of_the_latency_may_be_in_what_was_missed() {
+        let (there, back) = (Direction::Forward, Direction::Backward);
+        // What is seen of the second event, and whether an update may be in what is not.
+        for (seen, hides) in [
+            (&[(0, there), (230, back)][..], false),
+            (&[(0, there)], false),
+            (&[], true),
+            (&[(230, back)], true),
+            // The answer between two PDUs of the central, and with it one of them.
+            (&[(0, there), (460, there)], false),
+            (&[(0, there), (1016, there)], true),
+            (&[(0, there), (786, back)], true),
+        ] {
+            let mut rhythm = Rhythm::default();
+            rhythm.told(30 * MS, 0);
+            events(&mut rhythm, [0].into_iter(), true);
+            for &(at_us, way) in seen {
+                let at = 30 * MS + at_us * 1000;
+                rhythm.pdu(at, at + EMPTY, Some(way), None);
+            }
+            events(&mut rhythm, (2..6).map(|n| n * 30 * MS), true);
+            assert_eq!(rhythm.latency, Some(0).filter(|_| !hides), "{seen:?}");
         }
     }
 

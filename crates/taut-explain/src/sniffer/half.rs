@@ -35,6 +35,10 @@ pub(super) struct Tally {
     pub(super) repeated: u64,
     /// Sent again after events in which the peripheral need not have listened.
     pub(super) skipped: u64,
+    /// So many it might skip then.
+    pub(super) may_skip: u16,
+    /// Sent again after events in which nobody knows whether it need have listened.
+    pub(super) unclear: u64,
     /// The answer to a data PDU asked for it once more.
     pub(super) refused: u64,
     pub(super) wrong_crc: u64,
@@ -215,17 +219,8 @@ impl Half {
             self.tally.first_place = begin.1;
         }
         self.tally.last_place = begin.1;
-        let is_within = past.latency.is_some_and(|latency| (1..=latency.into()).contains(&self.unheard));
-        if is_repeat && is_within {
-            // The peripheral need not have listened.
-            self.book(Holder::ConnectionInterval, begin);
-            self.book(Holder::Air, end);
-            self.tally.skipped += 1;
-        } else if is_repeat {
-            // What was in between was not for want of data.
-            self.book(Holder::LossRecovery, begin);
-            self.book(Holder::LossRecovery, end);
-            self.tally.repeated += 1;
+        if is_repeat {
+            self.again(begin, end, past);
         } else {
             self.gap(begin, past);
             self.book(Holder::Air, end);
@@ -235,6 +230,24 @@ impl Half {
         }
         let in_event = self.since.in_event + u64::from(!is_same);
         self.since = Since { md: header.md, awaits_answer: true, in_event, ..Since::default() };
+    }
+
+    /// The same PDU once more.
+    fn again(&mut self, begin: Seen, end: Seen, past: Past) {
+        let tally = &mut self.tally;
+        let (count, until, itself) = match past.latency {
+            // The peripheral need not have listened.
+            Some(latency) if (1..=latency.into()).contains(&self.unheard) => {
+                tally.may_skip = latency;
+                (&mut tally.skipped, Holder::ConnectionInterval, Holder::Air)
+            }
+            None if self.unheard > 0 => (&mut tally.unclear, Holder::NotKnown, Holder::NotKnown),
+            // What was in between was not for want of data.
+            _ => (&mut tally.repeated, Holder::LossRecovery, Holder::LossRecovery),
+        };
+        *count += 1;
+        self.book(until, begin);
+        self.book(itself, end);
     }
 
     fn count(&mut self, header: &LeHeader, pdu: &LePdu, bytes: u64) {

@@ -23,6 +23,8 @@ pub(crate) struct Sniffed {
     link: LeLink,
     /// Intervals that were in use, in the order of their first use, as many as are told.
     intervals: Vec<u64>,
+    /// At some time it was not known how many events the peripheral may skip.
+    lacks_latency: bool,
     events: Events,
     /// The direction with index 0 is that of the central.
     halves: [Half; 2],
@@ -36,7 +38,8 @@ const MOST_INTERVALS: usize = 4;
 impl Sniffed {
     pub(crate) fn new(flow: Flow) -> Self {
         let (events, halves) = (Events::default(), <[Half; 2]>::default());
-        Self { flow, link: LeLink::default(), intervals: Vec::new(), events, halves, last: 0, pdus: 0 }
+        let (link, intervals) = (LeLink::default(), Vec::new());
+        Self { flow, link, intervals, lacks_latency: false, events, halves, last: 0, pdus: 0 }
     }
 
     pub(crate) fn event(&mut self, event: &Event) {
@@ -44,6 +47,7 @@ impl Sniffed {
         match what {
             Le::Link(link) => {
                 self.link = link;
+                self.lacks_latency |= link.latency.is_none();
                 let is_new = link.interval_ns > 0 && self.intervals.last() != Some(&link.interval_ns);
                 if is_new && self.intervals.len() < MOST_INTERVALS {
                     self.intervals.push(link.interval_ns);

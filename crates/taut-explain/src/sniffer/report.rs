@@ -69,8 +69,12 @@ fn remarks(link: &Sniffed, way: Way) -> Vec<String> {
     let mut remarks = Vec::new();
     let (now, tally) = (&link.link, &link.halves[way.index()].tally);
     if !link.flow.from_start {
+        remarks.push("The link was made before the capture: its interval is that of the anchors.".to_owned());
+    }
+    if link.lacks_latency {
         remarks.push(
-            "The link was made before the capture: its interval is that of the anchors, and its latency is not known."
+            "How many events the peripheral may skip is not known, at least for a time: what says so was not seen, or is \
+             encrypted. What was sent again after events without an answer counts neither as lost nor as skipped then."
                 .to_owned(),
         );
     }

@@ -339,6 +339,43 @@ fn what_is_repeated_to_a_peripheral_that_sleeps_was_not_lost() {
 }
 
 #[test]
+fn what_is_repeated_after_events_without_an_answer_is_no_loss_where_the_latency_is_not_known() {
+    let told = |is_heard| {
+        events(40, None, |air, number| {
+            air.pdu(Way::Forward, 100, false, number % 4 == 0);
+            air.refuses = number % 4 != 3;
+            if is_heard || number % 4 == 3 {
+                air.pdu(Way::Backward, 0, false, true);
+            }
+            air.refuses = false;
+        })
+    };
+    let silent = told(false);
+    assert_eq!((says(&silent, "loss"), says(&silent, "interval_quantisation")), ('?', '.'), "{silent:?}");
+    assert_eq!((silent.repeated_segments, silent.segments), (0, 10));
+    assert!(share(&silent, "not_known") > 0.7, "{silent:?}");
+    let remark = "How many events the peripheral may skip is not known";
+    assert!(silent.remarks.iter().any(|it| it.starts_with(remark)), "{:?}", silent.remarks);
+    let heard = told(true);
+    assert_eq!((says(&heard, "loss"), heard.repeated_segments), ('F', 30), "{heard:?}");
+}
+
+#[test]
+fn what_was_skipped_is_told_with_the_latency_of_then() {
+    let direction = events(40, Some(3), |air, number| {
+        air.pdu(Way::Forward, 100, false, number % 4 == 0);
+        if number % 4 == 3 {
+            air.pdu(Way::Backward, 0, false, true);
+        }
+        if number == 39 {
+            air.link(INTERVAL, None);
+        }
+    });
+    let found = found(&direction, "interval_quantisation");
+    assert!(found.evidence.iter().any(|evidence| evidence.text.contains("may skip 3 events")), "{found:?}");
+}
+
+#[test]
 fn without_an_interval_nobody_knows_whether_events_ended_early() {
     for md in [true, false] {
         let mut air = Air::new(Some(0));

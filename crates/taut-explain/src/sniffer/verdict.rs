@@ -59,13 +59,13 @@ pub(super) fn verdicts(link: &Sniffed, way: Way) -> Vec<VerdictOn> {
 fn judge(link: &Sniffed, way: Way, cause: &str, holders: &[Holder]) -> Verdict {
     let half = &link.halves[way.index()];
     let cost = half.breakdown.cost(holders, half.breakdown.total_ns());
-    let longest = half.breakdown.longest(holders).map_or(0, |episode| episode.length());
-    let is_held = is_enough(&cost, longest);
+    let is_held = is_held(half, holders);
     let said = match cause {
         "event_closed_early" if is_held => closed(link),
         "event_closed_early" => return always_as_many(half),
         "loss" if is_held => loss(link, half),
-        "interval_quantisation" if is_held => skipped(link, half),
+        "loss" => return unclear(half),
+        "interval_quantisation" if is_held => skipped(half),
         "phy" | "length" => return shorter(link, half, cause),
         "sending_host" if is_held => {
             let share = words::share(cost.share);
@@ -86,6 +86,12 @@ fn judge(link: &Sniffed, way: Way, cause: &str, holders: &[Holder]) -> Verdict {
         evidence: [vec![half.breakdown.longest_seen(holders)], evidence].concat(),
         remedy: remedy.to_owned(),
     })
+}
+
+/// Whether these held enough of the time to be told.
+fn is_held(half: &Half, holders: &[Holder]) -> bool {
+    let longest = half.breakdown.longest(holders).map_or(0, |episode| episode.length());
+    is_enough(&half.breakdown.cost(holders, half.breakdown.total_ns()), longest)
 }
 
 /// Summary, certainty, evidence and remedy of what was found.
@@ -159,8 +165,22 @@ fn loss(link: &Sniffed, half: &Half) -> Said {
     (summary, Certainty::Seen, evidence, remedy)
 }
 
-fn skipped(link: &Sniffed, half: &Half) -> Said {
-    let latency = link.link.latency.unwrap_or_default();
+/// Without the latency nobody knows what a PDU that was sent again waited for.
+fn unclear(half: &Half) -> Verdict {
+    let tally = &half.tally;
+    if tally.unclear < LEAST_EVENTS || !is_held(half, &[Holder::NotKnown]) {
+        return Verdict::Clear;
+    }
+    let missing = format!(
+        "whether {} PDUs that were sent again after events without an answer were lost, or the peripheral skipped those \
+         events: its latency is not known",
+        tally.unclear
+    );
+    unknown(&missing, "capture from the link's begin, of an encrypted link with the key, and nearer to both ends")
+}
+
+fn skipped(half: &Half) -> Said {
+    let latency = half.tally.may_skip;
     let evidence = vec![text(format!(
         "{} PDUs were sent again to a peripheral that may skip {latency} events in a row.",
         half.tally.skipped
