@@ -211,7 +211,7 @@ impl Gatt {
     /// the MTU is the least one.
     fn is_full(&self, bytes: u16, way: usize, (link, channel): (&RadioLink, u16)) -> bool {
         let said = Some(channel).filter(|&channel| channel > 0).or(self.agreed);
-        let Some(mtu) = said.or(link.from_start.then_some(LEAST_MTU)) else { return false };
+        let Some(mtu) = said.or_else(|| link.from_start.then_some(LEAST_MTU)) else { return false };
         let length = if link.from_start { link.length[way] } else { 0 };
         bytes >= mtu && (mtu == LEAST_MTU || mtu.saturating_add(L2CAP_HEADER) < length)
     }
