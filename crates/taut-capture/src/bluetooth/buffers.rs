@@ -18,7 +18,8 @@ impl Bluetooth {
                 link.streams.lost();
             }
         }
-        for channel in self.channels.iter().flatten() {
+        for channel in self.channels.iter_mut().flatten() {
+            channel.lost();
             out.tell(channel.flow, Direction::Forward, L2cap::Lost, NO_BYTES);
         }
         self.buffers(out);
@@ -70,8 +71,9 @@ impl Bluetooth {
             out.tell(channel.flow, Direction::Forward, what, NO_BYTES);
         }
         if is_missing {
-            let is_its = |channel: &&Channel| (channel.adapter, channel.handle) == (number, handle);
-            for channel in self.channels.iter().flatten().filter(is_its) {
+            let is_its = |channel: &&mut Channel| (channel.adapter, channel.handle) == (number, handle);
+            for channel in self.channels.iter_mut().flatten().filter(is_its) {
+                channel.lost();
                 out.tell(channel.flow, Direction::Forward, L2cap::Lost, NO_BYTES);
             }
         }

@@ -22,6 +22,8 @@ pub(super) struct Channel {
     sdu_left: [usize; 2],
     /// Whether an SDU's length was not kept, by direction: where SDUs end is not known from then on.
     is_endless: [bool; 2],
+    /// Whether PDUs were lost, by direction: where an SDU begins is not known until one shows that it is a whole one.
+    is_adrift: [bool; 2],
     /// Bytes of the program so far, by direction.
     position: [u64; 2],
     /// Number of its last packet.
@@ -51,7 +53,17 @@ pub(super) struct Part<'a> {
     /// With the header.
     pub(super) length: u16,
     pub(super) begins: bool,
-    pub(super) ends: bool,
+    /// Bytes of the PDU that are still to come.
+    pub(super) left: usize,
+}
+
+impl Part<'_> {
+    /// Whether it begins an SDU that is in one PDU, by what the first two bytes say: in the middle of one they are
+    /// any two.
+    fn begins_whole_sdu(&self) -> bool {
+        let said = self.bytes.first_chunk::<2>().filter(|two| self.begins && self.kept >= two.len());
+        said.is_some_and(|two| usize::from(u16::from_le_bytes(*two)) + two.len() == self.bytes.len() + self.left)
+    }
 }
 
 impl Channel {
@@ -64,6 +76,7 @@ impl Channel {
             cids,
             sdu_left: [0; 2],
             is_endless: [false; 2],
+            is_adrift: [false; 2],
             position: [0; 2],
             last: 0,
             connections: Vec::new(),
@@ -77,14 +90,23 @@ impl Channel {
         }
     }
 
+    /// Packets of it are not in the log.
+    pub(super) const fn lost(&mut self) {
+        (self.sdu_left, self.is_adrift) = ([0; 2], [true; 2]);
+    }
+
     /// The packet, and which bytes of the program are in it.
     pub(super) fn packet(&mut self, way: usize, part: &Part<'_>) -> (Acl, ByteRange) {
         let mut length = part.bytes.len();
         let is_att = matches!(self.kind, Kind::Att | Kind::CreditBased(EATT));
         // Where the packet's opcode stands, if it is of ATT.
         let mut opcode_at = (is_att && part.begins).then_some(0);
-        let mut ends_sdu = part.ends;
-        if matches!(self.kind, Kind::CreditBased(_)) {
+        let mut ends_sdu = part.left == 0;
+        let is_credit_based = matches!(self.kind, Kind::CreditBased(_));
+        self.is_adrift[way] &= is_credit_based && !part.begins_whole_sdu();
+        if self.is_adrift[way] {
+            (opcode_at, ends_sdu) = (None, false);
+        } else if is_credit_based {
             let left = &mut self.sdu_left[way];
             if part.begins && *left == 0 {
                 // The first PDU of an SDU begins with the SDU's length (Core Specification, Vol 3, Part A,
@@ -99,7 +121,7 @@ impl Channel {
             // The rest of an SDU has no opcode.
             opcode_at = opcode_at.filter(|&at| at > 0);
             *left = left.saturating_sub(length);
-            ends_sdu = part.ends && *left == 0 && !self.is_endless[way];
+            ends_sdu &= *left == 0 && !self.is_endless[way];
         }
         self.att_at = opcode_at;
         let begin = self.position[way];
@@ -115,12 +137,12 @@ impl Channel {
 }
 
 impl Channel {
-    /// What the packet that came last tells of attributes, if it begins a PDU of theirs. So many bytes of it follow.
-    pub(super) fn attributes(&mut self, way: usize, part: &Part<'_>, left: usize, mut tell: impl FnMut(L2cap)) {
+    /// What the packet that came last tells of attributes, if it begins a PDU of theirs.
+    pub(super) fn attributes(&mut self, way: usize, part: &Part<'_>, mut tell: impl FnMut(L2cap)) {
         let Some(at) = self.att_at.take() else { return };
         let Some(kept) = part.bytes.get(at..part.kept.min(part.bytes.len())) else { return };
         // On a credit-based channel it is an SDU, of which more PDUs may follow.
-        let left = if matches!(self.kind, Kind::CreditBased(_)) { self.sdu_left[way] } else { left };
+        let left = if matches!(self.kind, Kind::CreditBased(_)) { self.sdu_left[way] } else { part.left };
         let whole = part.bytes.len() - at + left;
         let att = self.attributes.read(way, kept, whole, |one| tell(L2cap::Characteristic(one)));
         if let Some(att) = att {

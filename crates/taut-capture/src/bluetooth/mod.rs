@@ -254,11 +254,11 @@ impl Bluetooth {
         let behind = current.around[1].saturating_sub(current.left).min(data.len());
         let bytes = data.get(header..data.len() - behind).unwrap_or_default();
         let kept = kept.saturating_sub(header);
-        let part = Part { bytes, kept, length: data.len() as u16, begins, ends: current.left == 0 };
+        let part = Part { bytes, kept, length: data.len() as u16, begins, left: current.left };
         let (acl, bytes) = channel.packet(w, &part);
         let flow = channel.flow;
         out.tell(flow, way, L2cap::Packet(acl), bytes);
-        channel.attributes(w, &part, current.left, |what| out.tell(flow, way, what, NO_BYTES));
+        channel.attributes(w, &part, |what| out.tell(flow, way, what, NO_BYTES));
     }
 
     /// A PDU begins on a channel of BR/EDR: whose it is, with the bytes around the program's.

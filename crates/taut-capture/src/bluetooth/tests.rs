@@ -226,3 +226,18 @@ fn channels_that_are_pending_are_opened_by_the_next_response() {
     assert!([0x0d, 0x0e, 0x0f].into_iter().all(opens));
     assert!(!opens(4) && !opens(0x0c));
 }
+
+/// After a loss payload is not read as an SDU's length and opcode; a value in one PDU shows that it is a whole one.
+#[test]
+fn where_sdus_begin_is_found_again_after_a_loss() {
+    let mut log = enhanced(None);
+    writes(&mut log);
+    log.lost = 1;
+    // The rest of a value whose begin was lost, and two whole ones.
+    log.acl(false, false, &[66, 0, 0x50, 0].into_iter().chain([0x11; 66]).collect::<Vec<_>>());
+    writes(&mut log);
+    assert_eq!(written(&log), [WRITTEN]);
+    log.acl(false, false, &[10, 0, 0x50, 0, 8, 0, 0x52, 5, 0, 1, 2, 3, 4, 5]);
+    writes(&mut log);
+    assert_eq!(written(&log), [WRITTEN, Att { bytes: 5, ..WRITTEN }, WRITTEN]);
+}
