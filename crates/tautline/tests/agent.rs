@@ -138,23 +138,38 @@ fn nothing_is_lost_untold_or_counted_twice() {
 }
 
 /// Its results count from 1 again, and so does who reads them: what agents say last is heard.
-#[test]
-fn a_server_that_lost_its_disk_is_read_from_its_beginning() {
-    let Some(mut fleet) = Fleet::served("a_server_that_lost_its_disk_is_read_from_its_beginning") else { return };
+/// The server loses its disk; who gathers looks again so long after it is back.
+fn a_lost_disk(test: &'static str, away: Duration) {
+    let Some(mut fleet) = Fleet::served(test) else { return };
     fleet.agent("h1", 1, &[]);
     fleet.agent("h2", 2, &[]);
     let work = "[[mesh.work]]\necho = \"udp\"\nevery = \"1s\"\nmessages = 5\n";
     fleet.plan(&format!("hosts = [\"h1\", \"h2\"]\nboth_ways = true\n{work}{work}"));
-    let gathering = fleet.command(&["--for", "20s"]).spawn().unwrap();
+    let gathering = fleet.command(&["--for", "40s"]).spawn().unwrap();
     fleet.hear("h1", " again and again");
-    thread::sleep(Duration::from_secs(5));
+    thread::sleep(Duration::from_secs(3));
+    let pid = Pid::from_child(&gathering);
+    kill_process(pid, Signal::STOP).unwrap();
     fleet.server = None;
     fs::remove_dir_all(fleet.path("store")).unwrap();
     assert!(fleet.serve());
+    thread::sleep(away);
+    kill_process(pid, Signal::CONT).unwrap();
     let output = gathering.wait_with_output().unwrap();
     let document = parse(&output);
     assert!(text(&output.stderr).contains("has lost what it had"), "{}", text(&output.stderr));
     assert_eq!(document["results"]["unclosed"], serde_json::json!([]), "{document:#}\n{}", text(&output.stderr));
+}
+
+#[test]
+fn a_server_that_lost_its_disk_is_read_from_its_beginning() {
+    a_lost_disk("a_server_that_lost_its_disk_is_read_from_its_beginning", Duration::ZERO);
+}
+
+/// By then it has more results than there were before.
+#[test]
+fn a_server_that_lost_its_disk_long_ago_is_read_from_its_beginning() {
+    a_lost_disk("a_server_that_lost_its_disk_long_ago_is_read_from_its_beginning", Duration::from_secs(15));
 }
 
 /// An outage with 200 agents (`TAUT_AGENTS`): some 400 processes. What is alone stays alone.

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use async_nats::datetime::DateTime;
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -147,8 +148,9 @@ struct Gathering<'a> {
     /// Agents that have orders.
     ordered: BTreeSet<String>,
     wanted: HashSet<Wanted>,
-    /// The number of the next result.
+    /// The number of the next result, and since when they are counted.
     next: u64,
+    counted_since: DateTime,
     began_unix_ns: u64,
     lines: Option<BufWriter<File>>,
     /// Which life each agent was in when the hosts were assembled.
@@ -196,9 +198,11 @@ impl<'a> Gathering<'a> {
             let file = File::create_new(&path).map_err(|error| Error::new(format!("{}: {error}", path.display())))?;
             Ok(BufWriter::new(file))
         });
+        let newest = store.newest_report().await?;
         Ok(Self {
             board: Board::new(MeshOutcome { hosts, works, results: None }, &pairs, began_unix_ns),
-            next: store.newest_report().await? + 1,
+            next: newest.number + 1,
+            counted_since: newest.counted_since,
             lines: lines.transpose()?,
             settings,
             tell,
@@ -335,13 +339,14 @@ impl<'a> Gathering<'a> {
         }
     }
 
-    /// Reads from the first result on where there are fewer than we have read. What is read twice counts once.
+    /// Reads from the first result on where they are counted anew, also if there are more by now than we have read. What
+    /// is read twice counts once.
     async fn count_again(&mut self) {
         if !self.store.is_away()
             && let Ok(newest) = self.store.newest_report().await
-            && newest + 1 < self.next
+            && (newest.counted_since != self.counted_since || newest.number + 1 < self.next)
         {
-            self.next = 1;
+            (self.next, self.counted_since) = (1, newest.counted_since);
             self.say("the NATS server has lost what it had; what agents have not sent before is read");
         }
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_nats::connection::State;
+use async_nats::datetime::DateTime;
 use async_nats::jetstream::context::ContextBuilder;
 use async_nats::jetstream::kv::{self, CreateErrorKind, Operation, UpdateErrorKind};
 use async_nats::jetstream::stream::{self, DirectGetErrorKind, DiscardPolicy, Stream};
@@ -16,6 +17,12 @@ use super::message::{LONGEST_MEMBER, LONGEST_REPORT, Member, Orders, RESULTS_BEL
 use super::name::token;
 use crate::error::Error;
 use crate::plan::MOST_HOSTS;
+
+/// The number of a result, and since when results are counted: a server that has lost its disk begins anew.
+pub(super) struct Newest {
+    pub(super) number: u64,
+    pub(super) counted_since: DateTime,
+}
 
 /// After which an agent is no longer there.
 const MEMBER_AGE: Duration = Duration::from_secs(90);
@@ -224,9 +231,10 @@ impl Store {
         within("TAUT", publish).await.map(drop)
     }
 
-    /// The number of the newest result.
-    pub(super) async fn newest_report(&self) -> Result<u64, Error> {
-        within("TAUT", self.results.get_info()).await.map(|info| info.state.last_sequence)
+    /// The newest result.
+    pub(super) async fn newest_report(&self) -> Result<Newest, Error> {
+        let newest = |info: stream::Info| Newest { number: info.state.last_sequence, counted_since: info.created };
+        within("TAUT", self.results.get_info()).await.map(newest)
     }
 
     /// The first result from a number on, as it came, with its number and subject.
