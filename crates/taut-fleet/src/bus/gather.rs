@@ -339,8 +339,8 @@ impl<'a> Gathering<'a> {
         }
     }
 
-    /// Reads from the first result on where they are counted anew, also if there are more by now than we have read. What
-    /// is read twice counts once.
+    /// Reads from the first result on where they are counted anew, also if there are more by now than we have read.
+    /// What is read twice counts once.
     async fn count_again(&mut self) {
         if !self.store.is_away()
             && let Ok(newest) = self.store.newest_report().await
