@@ -35,28 +35,19 @@ impl Ack {
 /// The newest acknowledgements, numbered from the first one of the flow.
 #[derive(Debug, Default)]
 pub(super) struct AckLog {
-    /// As they came, so that they lie in one piece: those before `start` are forgotten, and at most as many as are not.
+    /// As they came, so that they lie in one piece.
     acks: Vec<Ack>,
-    start: usize,
     /// Number of the oldest one kept.
     first: u64,
-    /// When the second oldest one passed. It is here too since it has long left the processor's cache where it is
-    /// kept, and each segment asks for it.
-    second_at: Option<u64>,
+    /// How many there are before it is worth while to look for those to forget: the oldest ones have long left the
+    /// processor's cache.
+    enough: usize,
 }
 
 impl AckLog {
-    #[inline(always)]
-    fn kept(&self) -> &[Ack] {
-        &self.acks[self.start..]
-    }
-
     pub(super) fn push(&mut self, ack: Ack) {
-        if self.kept().len() == CAPACITY {
-            self.forget_oldest();
-        }
-        if self.kept().len() == 1 {
-            self.second_at = Some(ack.at);
+        if self.acks.len() == 2 * CAPACITY {
+            self.forget_first(CAPACITY);
         }
         if self.acks.capacity() == 0 {
             // A direction without data needs no more than the newest one.
@@ -67,36 +58,37 @@ impl AckLog {
 
     /// Puts one in the place of the newest, which said the same.
     pub(super) fn replace_last(&mut self, ack: Ack) {
-        if self.kept().len() == 2 {
-            self.second_at = Some(ack.at);
-        }
         if let Some(last) = self.acks.last_mut() {
             *last = ack;
         }
     }
 
-    /// Forgets those that passed before a time, but for the last one of them, and none from the one
-    /// before `end` on.
+    /// May forget those that passed before a time, but for the last one of them, and none from the one
+    /// before `end` on. So many stay at most as could not be forgotten, and twice that.
+    #[inline(always)]
     pub(super) fn forget(&mut self, before: u64, end: u64) {
-        while self.first + 1 < end && self.second_at.is_some_and(|at| at < before) {
-            self.forget_oldest();
+        if self.acks.len() > self.enough {
+            self.look_for_old(before, end);
         }
     }
 
-    fn forget_oldest(&mut self) {
-        self.start += 1;
-        self.first += 1;
-        if 2 * self.start >= self.acks.len() {
-            self.acks.drain(..self.start);
-            self.start = 0;
-        }
-        self.second_at = self.kept().get(1).map(|ack| ack.at);
+    #[inline(never)]
+    fn look_for_old(&mut self, before: u64, end: u64) {
+        let passed = self.acks.partition_point(|ack| ack.at < before);
+        let unknown = usize::try_from(end.saturating_sub(self.first)).unwrap_or(usize::MAX);
+        self.forget_first(passed.min(unknown).saturating_sub(1));
+        self.enough = (2 * self.acks.len() + 1).min(2 * CAPACITY - 1);
+    }
+
+    fn forget_first(&mut self, count: usize) {
+        self.acks.drain(..count);
+        self.first += count as u64;
     }
 
     /// The windows are scaled by so many bits, as has just been found out.
     pub(super) fn rescale(&mut self, bits: u32) {
         let mut before = u64::MAX;
-        for ack in &mut self.acks[self.start..] {
+        for ack in &mut self.acks {
             if !ack.is_scaled {
                 ack.edge = ack.una + (u64::from(ack.window) << bits);
             }
@@ -110,11 +102,11 @@ impl AckLog {
 
     /// The number after the last one.
     pub(super) fn end(&self) -> u64 {
-        self.first + self.kept().len() as u64
+        self.first + self.acks.len() as u64
     }
 
     pub(super) fn get(&self, number: u64) -> Option<&Ack> {
-        self.kept().get(usize::try_from(number.checked_sub(self.first)?).ok()?)
+        self.acks.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
     /// The number after the last one that had passed by then.
@@ -123,16 +115,17 @@ impl AckLog {
         if self.acks.last().is_none_or(|ack| ack.at <= at) {
             return self.end();
         }
-        self.first + self.kept().partition_point(|ack| ack.at <= at) as u64
+        self.first + self.acks.partition_point(|ack| ack.at <= at) as u64
     }
 
-    /// The last of those numbered below `end` that passed at `from` or later, let the sender send
+    /// The number of the last one below `end` that passed at `from` or later, let the sender send
     /// more, and is wanted.
-    pub(super) fn last_rise(&self, from: u64, end: u64, is_wanted: impl Fn(&Ack) -> bool) -> Option<Ack> {
-        let kept = self.kept();
+    pub(super) fn last_rise(&self, from: u64, end: u64, is_wanted: impl Fn(&Ack) -> bool) -> Option<u64> {
+        let kept = &self.acks;
         let length = usize::try_from(end.saturating_sub(self.first)).ok()?.min(kept.len());
-        let recent = kept[..length].iter().rev().take_while(|ack| ack.at >= from);
-        recent.filter(|ack| ack.rises()).find(|ack| is_wanted(ack)).copied()
+        let mut recent = kept[..length].iter().enumerate().rev().take_while(|(_, ack)| ack.at >= from);
+        let (index, _) = recent.find(|(_, ack)| ack.rises() && is_wanted(ack))?;
+        Some(self.first + index as u64)
     }
 }
 
@@ -188,35 +181,59 @@ mod tests {
     }
 
     proptest! {
-        /// All that passed before the time go but the last of them, and none from the one before `end` on.
+        /// Of those that passed before the time the last one stays, and all from the one before `end` on; those that may
+        /// go do before there are more than twice as many as may not.
         #[test]
         fn what_is_kept_is_what_may_be_asked_for(
             steps in prop::collection::vec((0..3_u8, 0..50_u64, 0..40_u64), 1..60),
         ) {
             let (mut log, mut all, mut first, mut now) = (AckLog::default(), Vec::new(), 0_usize, 0);
+            let (mut needed, mut before, mut end) = (0, 0, 0);
+            // What had passed before the time may have passed after it then.
+            let mut is_replaced = false;
             for (kind, wait, back) in steps {
                 now += wait;
                 match kind {
                     0 if log.last().is_some() => {
                         log.replace_last(ack(now));
+                        is_replaced = true;
                         *all.last_mut().unwrap() = now;
                     }
                     1 => {
-                        let (before, end) = (now.saturating_sub(back), all.len().saturating_sub(back as usize % 3));
+                        before = before.max(now.saturating_sub(back));
+                        end = end.max(all.len().saturating_sub(back as usize % 3));
                         log.forget(before, end as u64);
                         while first + 1 < end && all.get(first + 1).is_some_and(|&at| at < before) {
                             first += 1;
                         }
+                        needed = needed.max(all.len() - first);
+                        let kept = (0..all.len() as u64).filter(|&number| log.get(number).is_some()).count();
+                        prop_assert!(is_replaced || kept <= 2 * needed + 1, "{kept} where {needed} are needed");
                     }
                     _ => {
                         log.push(ack(now));
                         all.push(now);
                     }
                 }
-                let kept = (0..all.len() as u64).map(|number| log.get(number).map(|ack| ack.at));
-                let wanted = all.iter().enumerate().map(|(number, &at)| (number >= first).then_some(at));
-                prop_assert!(kept.eq(wanted));
+                let kept = (first..all.len()).map(|number| log.get(number as u64).map(|ack| ack.at));
+                prop_assert!(kept.eq(all[first..].iter().map(|&at| Some(at))));
             }
         }
+    }
+
+    #[test]
+    fn the_newest_are_kept_where_none_may_be_forgotten() {
+        let mut log = AckLog::default();
+        let count = 5 * CAPACITY as u64;
+        for at in 0..count {
+            log.push(ack(at));
+            log.forget(at, 0);
+            assert!(log.acks.len() <= 2 * CAPACITY);
+        }
+        let newest = count - CAPACITY as u64..count;
+        assert!(newest.clone().all(|number| log.get(number).is_some_and(|ack| ack.at == number)));
+        assert_eq!(log.end(), count);
+        log.forget(count, count);
+        assert_eq!(log.get(count - 2), None);
     }
 }

@@ -300,8 +300,10 @@ impl Half {
             value: segment.timestamps.map(|stamps| stamps.value),
         };
         // A direction without data under way is acknowledged with each segment of the other one.
-        let says_nothing_new = |last: &Ack| !last.rises() && !ack.rises() && last.window == ack.window;
-        if !self.is_outstanding() && self.acks.last().is_some_and(says_nothing_new) {
+        // Of the newest one it is asked last: it may have left the processor's cache.
+        let says_nothing_new = |last: &Ack| !last.rises() && last.window == ack.window;
+        let is_repeat = !ack.rises() && !self.is_outstanding() && self.acks.last().is_some_and(says_nothing_new);
+        if is_repeat {
             self.acks.replace_last(ack);
         } else {
             self.acks.push(ack);
@@ -444,7 +446,7 @@ impl Half {
         let release = self.acks.last_rise(earliest(sent, lag, slack), end, is_newest);
         // What left 2 ms after another one by the sender's own clock was not released with it.
         let (released_by, value_then) = (self.released_by, self.value_then);
-        self.released_by = release.map_or(0, |ack| ack.at);
+        self.released_by = release.and_then(|number| self.acks.get(number)).map_or(0, |ack| ack.at);
         self.value_then = segment.timestamps.map_or(0, |stamps| stamps.value);
         let is_later = value_then != 0 && (2..1 << 31).contains(&self.value_then.wrapping_sub(value_then));
         let is_used = is_later && self.released_by == released_by;
@@ -453,6 +455,11 @@ impl Half {
         }
         let left_with_last = value_then != 0 && self.left_together(value_then, sent.at);
         Known { lag, slack, end, una, edge, unscaled, release: release.filter(|_| !is_used), left_with_last }
+    }
+
+    /// The ACK that let the sender send a segment, if one did just then.
+    pub(super) fn release(&self, known: &Known) -> Option<&Ack> {
+        known.release.and_then(|number| self.acks.get(number))
     }
 
     /// What was acknowledged and granted up to the newest acknowledgement that the sender had; and the window as it

@@ -27,9 +27,8 @@ impl Half {
         if self.tally.acks == 0 {
             return Class::Hold(Holder::NotKnown);
         }
-        let release = known.release;
         let round_trip = loops.round_trip();
-        let is_new_release = release.is_some_and(|ack| ack.at + known.lag > last) && gap > known.slack;
+        let is_new_release = self.release(known).is_some_and(|ack| ack.at + known.lag > last) && gap > known.slack;
         if gap < SHORTEST_WAIT.max(round_trip / 50) && !is_new_release {
             return Class::Burst;
         }
@@ -59,7 +58,8 @@ impl Half {
             return Class::Nagle;
         }
         let at_sender = loops.is_at_sender(self.direction);
-        let Some(ack) = release.filter(|ack| ack.is_pure || !is_small && flight_now >= 2 * mss) else {
+        let release = self.release(known).filter(|ack| ack.is_pure || !is_small && flight_now >= 2 * mss);
+        let Some(&ack) = release else {
             return self.unreleased(sent, next, known, loops);
         };
         let flight_before = next.saturating_sub(ack.una_before);
@@ -121,9 +121,9 @@ impl Half {
     fn receive_window(&self, sent: &Sent, next: u64, known: &Known) -> Option<Shut> {
         let need = sent.len().min(self.mss);
         let was_full = self.edge_then.saturating_sub(next) < need;
-        let released = known.release.filter(|ack| ack.edge_before.saturating_sub(next) < need || was_full);
+        let released = self.release(known).filter(|ack| ack.edge_before.saturating_sub(next) < need || was_full);
         let before = || {
-            let mut since = (self.known_then..known.end).filter_map(|number| self.acks.get(number)).copied();
+            let mut since = (self.known_then..known.end).filter_map(|number| self.acks.get(number));
             was_full.then(|| since.find(|ack| ack.edge.saturating_sub(next) >= need))?
         };
         // Behind a segment with PSH nothing waited for the window: what opened it wide long ago held nothing since.
@@ -304,7 +304,7 @@ impl Half {
     /// Congestion control held the data; which part of it?
     fn gated(&mut self, gated: Gated, part: Episode, sent: &Sent, known: &Known, loops: &Loops) {
         let next = self.next.unwrap_or(sent.start);
-        let flight = next.saturating_sub(known.release.map_or(known.una, |ack| ack.una_before));
+        let flight = next.saturating_sub(self.release(known).map_or(known.una, |ack| ack.una_before));
         let round_trip = self.round_trip(loops);
         let is_queued = u64::from(self.prompt_us) * 1000 > 2 * loops.round_trip() + 5 * MS;
         let small_window = SMALL_WINDOW_SEGMENTS * self.mss;

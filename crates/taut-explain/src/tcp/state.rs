@@ -4,7 +4,6 @@ use std::num::NonZeroU64;
 
 use taut_event::Holder;
 
-use super::acks::Ack;
 use super::stretch::Gated;
 use crate::engine::Episode;
 
@@ -77,8 +76,8 @@ pub(super) struct Known {
     pub(super) edge: u64,
     /// The window of the last ACK that it knew, where its scale is not known.
     pub(super) unscaled: Option<u32>,
-    /// The ACK that let it send this segment, if one did just then.
-    pub(super) release: Option<Ack>,
+    /// Number of the ACK that let it send this segment, if one did just then (`Half::release`).
+    pub(super) release: Option<u64>,
     /// By its sender's own clock it left with the one before: the path took them apart.
     pub(super) left_with_last: bool,
 }
