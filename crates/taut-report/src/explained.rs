@@ -336,7 +336,15 @@ fn channel_facts(direction: &Direction, channel: &ChannelFacts) -> String {
         }
     }
     let _ = write!(facts, "; on the air {}", units::time(channel.on_air_ns));
-    facts + if channel.is_encrypted { "; encrypted." } else { "." }
+    facts += if channel.is_encrypted { "; encrypted." } else { "." };
+    if channel.pdus_of_unknown_sdus > 0 {
+        let _ = write!(
+            facts,
+            " Behind packets that the log lacks it is not known where SDUs begin: those in {} of the PDUs are not counted.",
+            units::count(channel.pdus_of_unknown_sdus)
+        );
+    }
+    facts
 }
 
 fn details(file: &ExplainedFile) -> Vec<String> {

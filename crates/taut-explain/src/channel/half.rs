@@ -98,6 +98,8 @@ pub(crate) struct Half {
     /// When one of the other direction last went.
     pub(super) other_went: Option<u64>,
     sdu: u64,
+    /// Whether PDUs were lost, and no SDU was seen to end since.
+    is_within_unknown_sdu: bool,
     /// When the newest packet was handed over, or arrived.
     newest: u64,
     /// Where its program is seen at its socket.
@@ -137,6 +139,7 @@ impl Half {
             gone: VecDeque::new(),
             other_went: None,
             sdu: 0,
+            is_within_unknown_sdu: false,
             newest: 0,
             program: None,
             most_in_controller: 0,
@@ -264,7 +267,12 @@ impl Half {
         if acl.ends_sdu {
             tally.sdus += 1;
             tally.sdu_bytes.add(std::mem::take(&mut self.sdu));
+            if std::mem::take(&mut self.is_within_unknown_sdu) && !acl.begins_pdu {
+                // What shows that SDUs are known again is in one PDU, which was counted as it began.
+                tally.pdus_of_unknown_sdus = tally.pdus_of_unknown_sdus.saturating_sub(1);
+            }
         }
+        tally.pdus_of_unknown_sdus += u64::from(acl.begins_pdu && self.is_within_unknown_sdu);
         self.span_start.get_or_insert(at);
         self.since.get_or_insert((at, place));
         (self.newest, self.is_adrift) = (at, false);
@@ -404,7 +412,13 @@ impl Half {
         self.give(Holder::SendingProgram, Holder::NotKnown);
     }
 
-    /// Packets of the log are missing: what the controller has and which credits there are is not known.
+    /// Packets of the log are missing; on a channel with credits it is not known where SDUs begin, either.
+    pub(super) fn loses_packets(&mut self) {
+        self.lost();
+        self.is_within_unknown_sdu = self.needs_credits;
+    }
+
+    /// What the controller has and which credits there are is not known.
     pub(super) fn lost(&mut self) {
         self.tally.is_lossy = true;
         self.pending.iter_mut().for_each(|pending| pending.holder = Holder::NotKnown);

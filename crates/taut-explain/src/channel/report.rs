@@ -59,6 +59,7 @@ pub(crate) fn direction(
         controller_buffers: seen(half.buffers),
         sdus: tally.sdus,
         pdus: tally.pdus,
+        pdus_of_unknown_sdus: tally.pdus_of_unknown_sdus,
         most_packets_per_interval: half.uses.main().map_or(0, |its| its.per_interval),
         median_completion_ns: tally.completions.median(),
         max_completion_ns: Some(tally.completions.max()).filter(|&most| most > 0),

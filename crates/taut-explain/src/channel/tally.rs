@@ -13,6 +13,8 @@ pub(crate) struct Tally {
     pub(crate) packets: u64,
     pub(crate) pdus: u64,
     pub(crate) sdus: u64,
+    /// PDUs behind a loss, until an SDU was seen to end.
+    pub(crate) pdus_of_unknown_sdus: u64,
     pub(crate) bytes: u64,
     pub(crate) first_place: u64,
     pub(crate) last_place: u64,

@@ -350,6 +350,10 @@ pub struct ChannelFacts {
     pub sdus: u64,
     /// PDUs.
     pub pdus: u64,
+    /// Of these, the ones behind packets that the log lacks, of which is not known where their SDUs begin and end; such
+    /// SDUs are not counted.
+    #[serde(default)]
+    pub pdus_of_unknown_sdus: u64,
     /// Most ACL packets that went within one interval; 0 where that is not known.
     pub most_packets_per_interval: u64,
     /// Median time from a packet's hand-over until the controller told that it is through.

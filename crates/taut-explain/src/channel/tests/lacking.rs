@@ -95,3 +95,32 @@ fn times_at_the_end_of_the_clock_are_taken() {
     // So late that all have the latest time there is.
     run(u64::MAX - 2_000 * MS);
 }
+
+/// SDUs in three PDUs each; those of the middle of the log are not known behind a loss, until one is whole in a PDU of
+/// two packets.
+#[test]
+fn behind_a_loss_pdus_whose_sdus_are_not_known_are_told() {
+    let run = |kind: Kind, is_lossy: bool| {
+        let mut talk = Talk::new(kind, 30 * MS, 1000, 8);
+        let mut at = 31 * MS;
+        let mut pass = |talk: &mut Talk, begins_pdu: bool, ends_sdu: bool| {
+            talk.say(at, Way::Forward, L2cap::Packet(Acl { length: PDU, begins_pdu, ends_sdu, turn: Turn::Free }));
+            talk.completed(at + 20 * MS);
+            at += 30 * MS;
+        };
+        (0..6).for_each(|n| pass(&mut talk, true, n % 3 == 2));
+        if is_lossy {
+            talk.say(210 * MS, Way::Forward, L2cap::Lost);
+        }
+        (0..9).for_each(|n| pass(&mut talk, true, !is_lossy && n % 3 == 2));
+        pass(&mut talk, true, false);
+        pass(&mut talk, false, true);
+        (0..3).for_each(|n| pass(&mut talk, true, n % 3 == 2));
+        let channel = talk.forward().channel.expect("a channel has its facts");
+        (channel.sdus, channel.pdus, channel.pdus_of_unknown_sdus)
+    };
+    assert_eq!(run(coc(), false), (7, 19, 0));
+    assert_eq!(run(coc(), true), (4, 19, 9));
+    // What has no SDUs of several PDUs has none that are not known.
+    assert_eq!(run(Kind::Att, true).2, 0);
+}
