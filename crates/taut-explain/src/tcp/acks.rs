@@ -181,8 +181,8 @@ mod tests {
     }
 
     proptest! {
-        /// Of those that passed before the time the last one stays, and all from the one before `end` on; those that may
-        /// go do before there are more than twice as many as may not.
+        /// Of those that passed before the time the last one stays, and all from the one before `end` on; those that
+        /// may go do before there are more than twice as many as may not.
         #[test]
         fn what_is_kept_is_what_may_be_asked_for(
             steps in prop::collection::vec((0..3_u8, 0..50_u64, 0..40_u64), 1..60),
