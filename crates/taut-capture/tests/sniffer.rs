@@ -219,6 +219,31 @@ fn a_latency_is_not_known_behind_what_may_be_an_update_that_cannot_be_read() {
     }
 }
 
+/// The length of a PDU whose CRC is wrong may be wrong itself: when it was answered tells that. And where the begin of
+/// encryption was not seen, an update has a MIC.
+#[test]
+fn what_may_have_been_an_update_is_one_by_its_time_or_its_mic() {
+    let flags = |way: u16, is_right: bool| 1 | way << 7 | 0x400 | u16::from(is_right) << 11;
+    let packet = |way, is_right, pdu: &[u8]| with_header(flags(way, is_right), &air(LINK, pdu));
+    let latency = |said: u8, really: u64, is_right: bool, opcode: u8| {
+        let control = [vec![3, said], vec![opcode; said.into()]].concat();
+        let packets = [
+            (0, with_header(flags(0, true), &air(ADVERTISING, &connect()))),
+            (INTERVAL, packet(2, true, &data(false, false, b""))),
+            (INTERVAL + TURN, packet(3, true, &data(false, false, b""))),
+            (2 * INTERVAL, packet(2, is_right, &control)),
+            (2 * INTERVAL + TURN + 8000 * really, packet(3, true, &data(true, false, b""))),
+        ];
+        follow(256, &packets).0.link.latency
+    };
+    // Of 12 bytes, as its answer tells, or of as many as it says.
+    assert_eq!((latency(44, 12, false, 7), latency(44, 44, false, 7)), (None, Some(4)));
+    assert_eq!((latency(5, 12, false, 7), latency(5, 5, false, 7)), (None, Some(4)));
+    // No opcode that is known, and LL_FEATURE_REQ.
+    assert_eq!((latency(16, 16, true, 0x77), latency(16, 16, true, 0x08)), (None, Some(4)));
+    assert_eq!(latency(15, 15, true, 0x77), Some(4));
+}
+
 proptest! {
     /// Whatever stands behind the header of a sniffer is read to its end.
     #[test]

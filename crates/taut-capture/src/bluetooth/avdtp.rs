@@ -19,7 +19,7 @@ const MEDIA_CODEC: u8 = 7;
 const MOST_BYTES: usize = 672;
 
 /// A stream.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Stream {
     /// The endpoints (SEID) that it has where each direction arrives; 0: not seen.
     pub(super) ends: [u8; 2],
@@ -27,6 +27,8 @@ pub(super) struct Stream {
     pub(super) hz: u32,
     /// Whether the channel that is asked for next has its media.
     is_opened: bool,
+    /// Whether its media goes: it can be configured anew only before, and once it is suspended (AVDTP, section 8.11).
+    is_started: bool,
 }
 
 /// The streams of a link, in the order they were opened. No endpoint has two at once.
@@ -69,9 +71,16 @@ impl Streams {
         self.accepted(1 - way, signal, &asked.map(|asked| asked.body).unwrap_or_default())
     }
 
-    /// Packets of the log were lost, perhaps answers.
-    pub(super) fn lost(&mut self) {
+    /// Packets of the log were lost, perhaps answers. Tells the streams whose rate is not known any more: those that
+    /// may have been configured anew.
+    pub(super) fn lost(&mut self) -> Vec<Stream> {
         self.asked.clear();
+        let mut unknown = Vec::new();
+        for stream in self.all.iter_mut().filter(|stream| !stream.is_started && stream.hz > 0) {
+            stream.hz = 0;
+            unknown.push(*stream);
+        }
+        unknown
     }
 
     /// The stream whose media the channel has that is asked for next.
@@ -88,30 +97,33 @@ impl Streams {
 
     /// A command is granted, of which `body` is empty if the log lacks it.
     fn accepted(&mut self, way: usize, signal: u8, body: &[u8]) -> Vec<Stream> {
-        // It names the endpoint of who got it, and to configure it first also that of who sent it.
-        let there = body.first().map_or(0, |end| end >> 2);
-        match signal {
-            SET_CONFIGURATION if body.len() >= 2 => {
+        // It names the endpoint of who got it, and to configure it first also that of who sent it. None is 0.
+        let there = body.first().map(|end| end >> 2).filter(|&end| end > 0);
+        let is_its = |stream: &Stream| there == Some(stream.ends[way]);
+        let here = body.get(1).map(|end| end >> 2).filter(|&end| end > 0);
+        match (signal, there.zip(here)) {
+            (SET_CONFIGURATION, Some((there, here))) => {
                 let mut ends = [there; 2];
-                ends[1 - way] = body[1] >> 2;
+                ends[1 - way] = here;
                 self.all.retain(|stream| (0..2).all(|way| stream.ends[way] != ends[way]));
-                self.all.push(Stream { ends, hz: sampling(&body[2..]).unwrap_or(0), is_opened: false });
+                self.all.push(Stream { ends, hz: sampling(&body[2..]).unwrap_or(0), ..Stream::default() });
             }
-            RECONFIGURE if self.all.iter().any(|stream| stream.ends[way] == there) => {
-                let its = self.all.iter_mut().filter(|stream| stream.ends[way] == there);
+            (RECONFIGURE, _) if self.all.iter().any(is_its) => {
+                let its = self.all.iter_mut().filter(|stream| is_its(stream));
                 // What stays as it was may be absent (section 8.11).
                 its.for_each(|stream| stream.hz = sampling(&body[1..]).unwrap_or(stream.hz));
             }
             // Of which stream, the log lacks.
-            SET_CONFIGURATION | RECONFIGURE => self.all.iter_mut().for_each(|stream| stream.hz = 0),
-            OPEN => {
+            (SET_CONFIGURATION | RECONFIGURE, _) => self.all.iter_mut().for_each(|stream| stream.hz = 0),
+            (OPEN, _) => {
                 let mut ends = [0; 2];
-                ends[way] = there;
-                let stream = self.take(way, there).unwrap_or(Stream { ends, hz: 0, is_opened: false });
-                self.all.push(Stream { is_opened: true, ..stream });
+                ends[way] = there.unwrap_or(0);
+                let known = there.and_then(|there| self.take(way, there));
+                self.all
+                    .push(Stream { is_opened: true, ..known.unwrap_or_else(|| Stream { ends, ..Stream::default() }) });
             }
-            CLOSE | ABORT => drop(self.take(way, there)),
-            START | SUSPEND => return self.named(way, body),
+            (CLOSE | ABORT, _) => drop(there.and_then(|there| self.take(way, there))),
+            (START | SUSPEND, _) => return self.named(way, body, signal == START),
             _ => {}
         }
         Vec::new()
@@ -122,13 +134,17 @@ impl Streams {
         Some(self.all.remove(place))
     }
 
-    /// The streams of these endpoints; if one is of none that is known, it may be any.
-    fn named(&self, way: usize, ends: &[u8]) -> Vec<Stream> {
+    /// The streams of these endpoints, which start or are suspended; if one is of none that is known, it may be any.
+    fn named(&mut self, way: usize, ends: &[u8], is_started: bool) -> Vec<Stream> {
         let is_of = |stream: &Stream, end: u8| stream.ends[way] == end >> 2;
         let is_known = |end: &u8| self.all.iter().any(|stream| is_of(stream, *end));
         let may_be_any = ends.is_empty() || !ends.iter().all(is_known);
-        let its = |stream: &&Stream| may_be_any || ends.iter().any(|&end| is_of(stream, end));
-        self.all.iter().filter(its).copied().collect()
+        let its = |stream: &&mut Stream| may_be_any || ends.iter().any(|&end| is_of(stream, end));
+        let named = self.all.iter_mut().filter(its).map(|stream| {
+            stream.is_started = is_started;
+            *stream
+        });
+        named.collect()
     }
 }
 
@@ -256,5 +272,34 @@ mod tests {
         assert_eq!(asks(&mut streams, 0, (START, ACCEPT), &[9 << 2]).len(), 2);
         asks(&mut streams, 1, (CLOSE, ACCEPT), &[3 << 2]);
         assert_eq!((streams.hz([2, 1]), streams.hz([4, 3])), (44_100, 0));
+    }
+
+    #[test]
+    fn an_endpoint_that_is_not_known_is_none() {
+        // The log lacks how the stream was configured, so one of its ends is not known.
+        let mut streams = Streams::default();
+        asks(&mut streams, 0, (OPEN, ACCEPT), &[3 << 2]);
+        assert_eq!(streams.all.len(), 1);
+        for signal in [RECONFIGURE, CLOSE, ABORT, SET_CONFIGURATION] {
+            for body in [&[][..], &[0], &[0, 0]] {
+                asks(&mut streams, 1, (signal, ACCEPT), body);
+                streams.signal(1, &[0x52, signal]);
+                streams.signal(0, &[0x52, signal]);
+            }
+            assert!(streams.all.iter().any(|stream| stream.ends == [3, 0]), "{signal}");
+        }
+    }
+
+    #[test]
+    fn behind_a_loss_the_rate_of_a_stream_that_is_not_started_is_not_known() {
+        let lost = |commands: &[u8]| {
+            let mut streams = stream(&SBC_48);
+            commands.iter().for_each(|&signal| drop(asks(&mut streams, 0, (signal, ACCEPT), &[2 << 2])));
+            (streams.lost().len(), streams.hz([2, 1]))
+        };
+        assert_eq!(lost(&[]), (1, 0));
+        assert_eq!(lost(&[OPEN]), (1, 0));
+        assert_eq!(lost(&[OPEN, START]), (0, 48_000));
+        assert_eq!(lost(&[OPEN, START, SUSPEND]), (1, 0));
     }
 }

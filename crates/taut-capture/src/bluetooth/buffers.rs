@@ -14,8 +14,15 @@ impl Bluetooth {
             for link in &mut adapter.links {
                 link.queue.clear();
                 link.is_queue_whole = false;
+                link.lost_at = Some(out.place.at.as_nanos());
                 (link.current, link.is_amid) = ([None; 2], [true; 2]);
-                link.streams.lost();
+                for stream in link.streams.lost() {
+                    let of = (adapter.index, link.handle, Some(stream.ends));
+                    let is_its = |its: &&Channel| (its.adapter, its.handle, its.stream) == of;
+                    for its in self.channels.iter().flatten().filter(is_its) {
+                        out.tell(its.flow, Direction::Forward, L2cap::Stream { hz: 0 }, NO_BYTES);
+                    }
+                }
             }
         }
         for channel in self.channels.iter_mut().flatten() {

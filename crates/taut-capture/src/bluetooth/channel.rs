@@ -30,9 +30,9 @@ pub(super) struct Channel {
     pub(super) last: u64,
     /// Of RFCOMM: what is multiplexed on it.
     pub(super) connections: Vec<Connection>,
-    /// Of BR/EDR: the longest SDU by direction, whether its receiver's wish was agreed to, and whether all that was
-    /// told.
+    /// The longest SDU by direction; 0: not known.
     pub(super) mtu: [u16; 2],
+    /// Of BR/EDR: whether its receiver's wish was agreed to, and whether all that was told.
     pub(super) is_agreed: [bool; 2],
     pub(super) is_told: bool,
     /// Whether it does not retransmit.
@@ -93,6 +93,20 @@ impl Channel {
     /// Packets of it are not in the log.
     pub(super) const fn lost(&mut self) {
         (self.sdu_left, self.is_adrift) = ([0; 2], [true; 2]);
+    }
+
+    /// Whether PDUs before it are missing, though nothing says so: its SDU would end before it does, or would be longer
+    /// than the channel takes.
+    pub(super) fn lacks_before(&self, way: usize, part: &Part<'_>) -> bool {
+        let is_followed = !self.is_adrift[way] && !self.is_endless[way] && part.begins && part.kept >= 2;
+        if !matches!(self.kind, Kind::CreditBased(_)) || !is_followed {
+            return false;
+        }
+        let said = part.bytes.first_chunk().map_or(0, |two| u16::from_le_bytes(*two));
+        match self.sdu_left[way] {
+            0 => self.mtu[way] > 0 && said > self.mtu[way],
+            left => part.bytes.len() + part.left > left,
+        }
     }
 
     /// The packet, and which bytes of the program are in it.

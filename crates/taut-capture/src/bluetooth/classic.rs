@@ -60,6 +60,7 @@ impl Bluetooth {
         let word = |at: usize| body.get(2 * at..)?.first_chunk().map(|two| u16::from_le_bytes(*two));
         match (code, word(0), word(1), word(2)) {
             (CONNECTION_REQUEST, Some(psm), Some(source), _) => {
+                self.never_answered(adapter, index, way, identifier, out);
                 let streams = &mut self.adapters[adapter].links[index].streams;
                 let stream = (psm == AVDTP_PSM).then(|| streams.opened()).flatten();
                 let kind = if stream.is_some() { Kind::Media(source) } else { Kind::Basic(psm) };

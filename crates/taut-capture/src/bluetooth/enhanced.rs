@@ -5,6 +5,8 @@
 const REQUEST: u8 = 0x17;
 /// L2CAP_CREDIT_BASED_CONNECTION_RSP.
 const RESPONSE: u8 = 0x18;
+/// L2CAP_CREDIT_BASED_RECONFIGURE_REQ (section 4.27): the MTU and MPS of its sender change.
+pub(super) const RECONFIGURE_REQUEST: u8 = 0x19;
 /// All channels are pending, without a reason, or for authentication or authorization: another response follows.
 const PENDING: std::ops::RangeInclusive<u16> = 0x000d..=0x000f;
 /// So many channels are asked for at most.

@@ -55,6 +55,8 @@ pub(super) struct Link {
     pub(super) queue: VecDeque<Option<usize>>,
     /// Whether that is all it has: the log has the link's begin, and no packets were lost since.
     pub(super) is_queue_whole: bool,
+    /// When packets of the log were lost, in nanoseconds.
+    pub(super) lost_at: Option<u64>,
     pub(super) signalling: [Reassembly; 2],
     pub(super) current: [Option<Current>; 2],
     /// Whether a PDU may be under way of which the log lacks the begin.
@@ -98,6 +100,7 @@ impl Link {
             is_mode_told: true,
             queue: VecDeque::new(),
             is_queue_whole: false,
+            lost_at: None,
             signalling: Default::default(),
             current: [None; 2],
             is_amid: [true; 2],

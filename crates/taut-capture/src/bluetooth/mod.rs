@@ -28,7 +28,7 @@ use taut_event::{
 
 use crate::counts::Counts;
 use crate::packet::Packet;
-use avdtp::AVDTP_PSM;
+use avdtp::{AVDTP_PSM, Streams};
 use channel::{Channel, Part};
 pub(crate) use hci::is_hci;
 use hci::{Record, Told};
@@ -44,6 +44,8 @@ const CLASSIC_SIGNALLING_CID: u16 = 1;
 const L2CAP_HEADER: usize = 4;
 /// A slot of BR/EDR, in which Mode Change has intervals (Core Specification, Vol 4, Part E, section 7.7.20).
 const SLOT_NS: u64 = 625_000;
+/// A controller hardly has packets for longer.
+const STAYS_NS: u64 = 1_000_000_000;
 /// So many channels are followed at once.
 pub(crate) const MOST_CHANNELS: usize = 256;
 /// So many adapters and links are followed.
@@ -95,7 +97,7 @@ impl Bluetooth {
                 let place = Place { at, seen_by, frame: packet.frame };
                 self.last = Some(place);
                 let mut out = Out { sink, counts, place, kept };
-                // BlueZ's btmon counts anew in each record, others go on.
+                // Some count anew in each record.
                 if std::mem::replace(&mut self.lost, packet.lost) != packet.lost && packet.lost > 0 {
                     self.lost(&mut out);
                 }
@@ -255,8 +257,12 @@ impl Bluetooth {
         let bytes = data.get(header..data.len() - behind).unwrap_or_default();
         let kept = kept.saturating_sub(header);
         let part = Part { bytes, kept, length: data.len() as u16, begins, left: current.left };
-        let (acl, bytes) = channel.packet(w, &part);
         let flow = channel.flow;
+        if channel.lacks_before(w, &part) {
+            channel.lost();
+            out.tell(flow, Direction::Forward, L2cap::Lost, NO_BYTES);
+        }
+        let (acl, bytes) = channel.packet(w, &part);
         out.tell(flow, way, L2cap::Packet(acl), bytes);
         channel.attributes(w, &part, |what| out.tell(flow, way, what, NO_BYTES));
     }
@@ -388,6 +394,12 @@ impl Bluetooth {
         out.sink.flow(flow, &Flow { key: FlowKey::L2cap(key), from_start, coverage });
         let mut channel = Channel::new(flow, owner.index, link.handle, kind, cids);
         channel.last = out.place.frame;
+        // A channel that no request opens may have been there before. One that is new shares the controller with
+        // packets of others, of which those that the log lacks go first.
+        let is_of_before = matches!(kind, Kind::Att | Kind::Dynamic(_) | Kind::Unopened(_));
+        let is_lossy = link
+            .lost_at
+            .is_some_and(|lost_at| is_of_before || out.place.at.as_nanos().saturating_sub(lost_at) < STAYS_NS);
         let facts = link.facts;
         let pool = owner.pool(link.is_classic);
         let (in_use, of) = (owner.in_use[pool], owner.buffers(pool));
@@ -395,6 +407,9 @@ impl Bluetooth {
         out.tell(flow, Direction::Forward, L2cap::Link(facts), NO_BYTES);
         if of > 0 {
             out.tell(flow, Direction::Forward, L2cap::Buffers { in_use, of }, NO_BYTES);
+        }
+        if is_lossy {
+            out.tell(flow, Direction::Forward, L2cap::Lost, NO_BYTES);
         }
         slot
     }
@@ -405,6 +420,14 @@ impl Bluetooth {
         let tells_completions = adapters.any(|adapter| adapter.index == channel.adapter && adapter.tells_completions);
         out.tell(channel.flow, Direction::Forward, L2cap::Ended { tells_completions }, NO_BYTES);
         out.sink.close(channel.flow, why);
+        let is_like =
+            |its: &Channel| (its.adapter, its.handle, its.kind) == (channel.adapter, channel.handle, channel.kind);
+        if channel.kind == Kind::Basic(AVDTP_PSM) && !self.channels.iter().flatten().any(is_like) {
+            // The streams go with their signalling.
+            let owner = self.adapters.iter_mut().find(|adapter| adapter.index == channel.adapter);
+            let links = owner.into_iter().flat_map(|adapter| &mut adapter.links);
+            links.filter(|link| link.handle == channel.handle).for_each(|link| link.streams = Streams::default());
+        }
         channel.connections.iter().for_each(|above| self.close(above.slot, why, out));
         for below in self.channels.iter_mut().flatten() {
             below.connections.retain(|above| above.slot != slot);

@@ -4,7 +4,7 @@ use taut_air::l2cap::{Frame, Signal};
 use taut_event::{Channel as Kind, Closed, Direction, L2cap, Sink};
 
 use super::Bluetooth;
-use super::enhanced::Enhanced;
+use super::enhanced::{Enhanced, RECONFIGURE_REQUEST};
 use super::link::Asked;
 use super::out::{NO_BYTES, Out};
 
@@ -29,6 +29,13 @@ impl Bluetooth {
             Err(_) => None,
         };
         let payload = payload.unwrap_or_default();
+        if payload.first() == Some(&RECONFIGURE_REQUEST) {
+            // Of which channels, and whether it is granted, is not followed.
+            let owner = &self.adapters[adapter];
+            let of = (owner.index, owner.links[index].handle);
+            let its = self.channels.iter_mut().flatten().filter(|channel| (channel.adapter, channel.handle) == of);
+            its.for_each(|channel| channel.mtu = [0; 2]);
+        }
         if let Some((identifier, enhanced)) = Enhanced::parse(&payload) {
             self.enhanced(adapter, index, way, identifier, &enhanced, out);
             return;
@@ -40,6 +47,7 @@ impl Bluetooth {
         };
         match signal {
             Signal::ConnectionRequest { spsm, source, mtu, mps, credits } => {
+                self.never_answered(adapter, index, way, identifier, out);
                 self.asks(adapter, index, way, identifier, (Kind::CreditBased(spsm), source), [mtu, mps, credits], out);
             }
             Signal::ConnectionResponse { destination, mtu, mps, credits, result } => {
@@ -81,6 +89,7 @@ impl Bluetooth {
     ) {
         let limits = enhanced.limits;
         if let Some(spsm) = enhanced.spsm {
+            self.never_answered(adapter, index, way, identifier, out);
             for source in enhanced.cids() {
                 self.asks(adapter, index, way, identifier, (Kind::CreditBased(spsm), source), limits, out);
             }
@@ -94,6 +103,21 @@ impl Bluetooth {
         while let Some(asked) = self.adapters[adapter].links[index].answered(way.index(), identifier) {
             let destination = destinations.next().filter(|&cid| cid != 0);
             self.opens(adapter, index, &asked, destination, limits, out);
+        }
+    }
+
+    /// A request has this identifier now: the log lacks the answer of an older one that had it (Vol 3, Part A,
+    /// section 4).
+    pub(super) fn never_answered(
+        &mut self,
+        adapter: usize,
+        index: usize,
+        way: Direction,
+        identifier: u8,
+        out: &mut Out<'_, impl Sink>,
+    ) {
+        while let Some(asked) = self.adapters[adapter].links[index].answered(1 - way.index(), identifier) {
+            self.close(asked.slot, Closed::Over, out);
         }
     }
 
@@ -147,6 +171,7 @@ impl Bluetooth {
         let mut limits = [limits; 2];
         limits[1 - asked.way] = asked.limits;
         let of = |which: usize| limits.map(|limits| limits[which]);
+        channel.mtu = of(0);
         let opened = L2cap::Opened { mtu: of(0), mps: of(1), credits: of(2) };
         self.say(asked.slot, Direction::Forward, opened, out);
     }

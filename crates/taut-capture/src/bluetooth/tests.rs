@@ -241,3 +241,64 @@ fn where_sdus_begin_is_found_again_after_a_loss() {
     writes(&mut log);
     assert_eq!(written(&log), [WRITTEN, Att { bytes: 5, ..WRITTEN }, WRITTEN]);
 }
+
+fn losses(log: &Log) -> usize {
+    log.told.0.iter().filter(|what| **what == L2cap::Lost).count()
+}
+
+/// PDUs that are missing without a word: an SDU would be longer than it says, or than the channel takes.
+#[test]
+fn an_sdu_that_can_not_be_shows_that_pdus_are_missing() {
+    let last = |log: &mut Log| log.acl(false, false, &[2, 0, 0x50, 0, 0x11, 0x11]);
+    let mut log = enhanced(None);
+    writes(&mut log);
+    // The first of three PDUs of the next value comes, and none of its others.
+    let first: Vec<u8> = [64, 0, 0x50, 0, 128, 0, 0x52, 5, 0].into_iter().chain([0x11; 59]).collect();
+    log.acl(false, false, &first);
+    assert_eq!(losses(&log), 0);
+    writes(&mut log);
+    assert_eq!(losses(&log), 1, "{:?}", log.told.0);
+    // The rest of one comes whose begin is missing: 0x1111 bytes are more than 128.
+    let mut log = enhanced(None);
+    last(&mut log);
+    assert_eq!((losses(&log), written(&log).len()), (1, 0));
+    // After L2CAP_CREDIT_BASED_RECONFIGURE_REQ they may be less.
+    let mut log = enhanced(None);
+    log.acl(false, false, &[10, 0, 5, 0, 0x19, 2, 6, 0, 0, 32, 64, 0, 0x40, 0]);
+    last(&mut log);
+    assert_eq!(losses(&log), 0);
+}
+
+/// The answer of a request that the log lacks is not that of the next one with the same identifier.
+#[test]
+fn an_identifier_that_is_used_again_is_of_the_newer_request() {
+    let asks = |log: &mut Log, source: u8| {
+        log.acl(false, false, &[14, 0, 5, 0, 0x14, 1, 10, 0, 0x80, 0, source, 0, 128, 0, 64, 0, 100, 0]);
+    };
+    let mut log = Log::new();
+    log.event(&LE_LINK);
+    asks(&mut log, 0x40);
+    asks(&mut log, 0x41);
+    log.acl(true, false, &[14, 0, 5, 0, 0x15, 1, 10, 0, 0x50, 0, 128, 0, 64, 0, 100, 0, 0, 0]);
+    log.acl(true, false, &[6, 0, 0x41, 0, 4, 0, 1, 2, 3, 4]);
+    let said = |wanted: fn(&L2cap) -> bool| log.told.0.iter().filter(|what| wanted(what)).count();
+    assert_eq!(said(|what| matches!(what, L2cap::Asked)), 2);
+    assert_eq!(said(|what| matches!(what, L2cap::Opened { .. })), 1);
+    // What comes is of the channel that was opened: it ends an SDU.
+    assert_eq!(said(|what| matches!(what, L2cap::Packet(acl) if acl.ends_sdu)), 1);
+    assert_eq!(said(|what| matches!(what, L2cap::Ended { .. })), 1);
+}
+
+/// An exchange of the MTU may be among what was lost.
+#[test]
+fn a_channel_that_was_not_seen_before_a_loss_is_told_of_it() {
+    let notifies = [4, 0, 4, 0, 0x1b, 3, 0, 9];
+    for is_lossy in [false, true] {
+        let mut log = Log::new();
+        log.event(&LE_LINK);
+        log.lost = u64::from(is_lossy);
+        log.acl(false, false, &notifies);
+        log.acl(false, false, &notifies);
+        assert_eq!(losses(&log), usize::from(is_lossy));
+    }
+}

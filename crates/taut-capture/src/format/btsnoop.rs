@@ -18,8 +18,8 @@ const UNIX_EPOCH_US: u64 = 0x00dc_ddb3_0f2f_8000;
 
 pub(crate) struct Btsnoop {
     link: LinkType,
-    /// As the newest record says.
-    lost: u32,
+    /// Up to the newest record.
+    lost: u64,
 }
 
 impl Btsnoop {
@@ -41,7 +41,7 @@ impl Btsnoop {
     }
 
     pub(super) const fn lost_by_capture(&self) -> u64 {
-        self.lost as u64
+        self.lost
     }
 
     pub(super) fn step<R: Read>(&mut self, buffer: &mut Buffer<R>) -> io::Result<Step> {
@@ -66,7 +66,10 @@ impl Btsnoop {
         }
         buffer.take(RECORD_HEADER);
         let bytes = buffer.take(kept as usize);
-        self.lost = lost;
+        // Monitors tell of those since the record before (Zephyr, subsys/bluetooth/host/monitor.c), others of all so
+        // far.
+        let so_far = if self.link == LinkType::BTSNOOP_MONITOR { self.lost } else { 0 };
+        self.lost = so_far.saturating_add(lost.into());
         // What lies before 1970 or beyond the 64 bits of nanoseconds is no time.
         let nanos = micros.checked_sub(UNIX_EPOCH_US).and_then(|micros| micros.checked_mul(1000));
         Ok(Step::Packet(Record {

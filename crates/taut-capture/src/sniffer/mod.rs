@@ -48,6 +48,8 @@ struct Link {
     /// What each side said that it sends and takes; `None`: nothing yet.
     lengths: [Option<(u16, u16)>; 2],
     positions: [u64; 2],
+    /// Of the newest PDU, if it is the central's and its CRC is wrong: when it ended, as its length has it.
+    doubtful_end: Option<u64>,
     /// Number of the newest packet.
     last: u64,
 }
@@ -177,7 +179,7 @@ impl Link {
         };
         let rhythm = Rhythm::default();
         let (lengths, positions) = ([None; 2], [0; 2]);
-        Self { access_address, told, handed: None, rhythm, lengths, positions, last: 0 }
+        Self { access_address, told, handed: None, rhythm, lengths, positions, doubtful_end: None, last: 0 }
     }
 
     /// A PDU, whose header is known if its CRC is right or was not looked at.
@@ -185,7 +187,13 @@ impl Link {
         let length = usize::from(frame.pdu[1]);
         let air_ns = frame.phy.air_time(length.min(MAX_LENGTH + MIC_BYTES), false);
         let at = place.at.as_nanos();
-        let stands = self.rhythm.pdu(at, at.saturating_add(air_ns), frame.way, frame.counter);
+        let end = at.saturating_add(air_ns);
+        let stands = self.rhythm.pdu(at, end, frame.way, frame.counter);
+        let doubtful_end = self.doubtful_end.take().filter(|_| !stands.begins_event);
+        if doubtful_end.is_some_and(|end| !rhythm::is_turn(end, at)) {
+            // It was of another length, perhaps that of an update, and was answered.
+            self.rhythm.may_be_other();
+        }
         self.told.tells_direction |= frame.way.is_some();
         self.told.tells_crc |= frame.is_right.is_some();
         self.told.is_encrypted |= frame.is_encrypted;
@@ -194,7 +202,13 @@ impl Link {
         let is_clear = !self.told.is_encrypted || frame.is_deciphered;
         let is_control = header.is_some_and(|header| header.llid == Llid::Control);
         let is_hidden = header.is_none() || is_control && !is_clear;
-        if is_hidden && stands.way == Direction::Forward && length == UPDATE_BYTES + mic {
+        let is_centrals = stands.way == Direction::Forward;
+        self.doubtful_end = Some(end).filter(|_| is_centrals && header.is_none());
+        // Of a link that has just been encrypted, which was not seen, there is a MIC behind it.
+        let is_strange = is_control && is_clear && Control::parse(&frame.pdu[HEADER_BYTES..]).is_err();
+        let may_be_update =
+            is_hidden && length == UPDATE_BYTES + mic || is_strange && length == UPDATE_BYTES + MIC_BYTES;
+        if may_be_update && is_centrals {
             self.rhythm.may_be_other();
         }
         self.told.latency = self.rhythm.latency;

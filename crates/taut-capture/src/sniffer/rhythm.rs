@@ -87,7 +87,7 @@ impl Rhythm {
     /// The next PDU, from `at` to `end`, with what the sniffer says of its sender and of the number of its event.
     pub(super) fn pdu(&mut self, at: u64, end: u64, way: Option<Direction>, counter: Option<u16>) -> Stands {
         let gap = at.saturating_sub(self.end);
-        let is_turn = self.way.is_some() && gap.abs_diff(IFS_NS) <= TURN_NS;
+        let is_turn = self.way.is_some() && is_turn(self.end, at);
         let is_near = self.is_near_anchor(at) || self.is_next(at);
         let begins_event = match (counter, self.counter) {
             (Some(counter), Some(last)) => counter != last,
@@ -117,8 +117,13 @@ impl Rhythm {
             let number = self.counter.map(|last| last.wrapping_add(unseen_events).wrapping_add(1));
             self.counter = counter.or(number);
             // With the interval as it was there is no other sign of it.
-            if let Some(update) = self.pending.filter(|update| self.holds(*update, self.interval_ns)) {
+            let pending = self.pending;
+            if let Some(update) = pending.filter(|update| self.holds(*update, self.interval_ns)) {
                 self.take(update);
+            }
+            // Of the events behind an instant nothing keeps that there is another update in them.
+            if unseen_events > 0 && pending.is_some_and(|update| self.is_behind(update)) {
+                (self.pending, self.latency) = (None, None);
             }
             if way == Direction::Forward {
                 self.anchor(at, is_near);
@@ -179,6 +184,11 @@ impl Rhythm {
         number.is_some_and(|number| number.wrapping_sub(update.instant) < 1 << 15)
     }
 
+    /// Whether the event before this one is behind the instant of an update, or is that itself.
+    fn is_behind(&self, update: Update) -> bool {
+        self.counter.is_some_and(|counter| (1..1 << 15).contains(&counter.wrapping_sub(update.instant)))
+    }
+
     /// Whether an update holds, as events are so far apart.
     fn holds(&self, update: Update, apart_ns: u64) -> bool {
         units_of(update.interval_ns) == units_of(apart_ns) && self.has_come(update, 0)
@@ -214,6 +224,11 @@ impl Rhythm {
             self.anchor = Some(at);
         }
     }
+}
+
+/// Whether a PDU that begins `at` is the answer to one that has ended then.
+pub(super) const fn is_turn(end: u64, at: u64) -> bool {
+    at.saturating_sub(end).abs_diff(IFS_NS) <= TURN_NS
 }
 
 const fn units_of(interval_ns: u64) -> u64 {
@@ -397,5 +412,17 @@ mod tests {
         assert!(!pdu(MS, Direction::Backward, 65_534).begins_event);
         assert_eq!(pdu(2 * MS, Direction::Forward, 1).unseen_events, 2);
         assert_eq!(pdu(3 * MS, Direction::Forward, 0).unseen_events, 0);
+    }
+
+    #[test]
+    fn behind_an_instant_that_was_not_seen_there_may_be_another_update() {
+        for interval in [30, 60] {
+            let mut rhythm = Rhythm::default();
+            rhythm.told(30 * MS, 0);
+            events(&mut rhythm, (0..6).map(|n| n * 30 * MS), true);
+            rhythm.will_be(Update { interval_ns: interval * MS, latency: 0, instant: 12 });
+            events(&mut rhythm, (60..70).map(|n| n * 30 * MS), true);
+            assert_eq!(rhythm.latency, None, "{interval}");
+        }
     }
 }

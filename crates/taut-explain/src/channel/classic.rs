@@ -5,7 +5,7 @@
 //! sending program; where other channels have taken all of the controller's buffers, nobody can tell whether the
 //! program had anything.
 
-use taut_event::{Channel as Kind, Direction as Way, FlowKey, Holder};
+use taut_event::{Channel as Kind, Direction as Way, FlowKey, Holder, RadioLink};
 
 use super::media::LATE_NS;
 use super::{Channel, Half};
@@ -34,7 +34,7 @@ const AWAKE: &str = "Leave sniff mode while data goes, or have a shorter sniff i
 
 impl Half {
     /// Who holds, and whether several packets wait in the controller.
-    pub(super) fn holder_classic(&self) -> (Holder, bool) {
+    pub(super) fn holder_classic(&self, link: &RadioLink) -> (Holder, bool) {
         if let Some(has_more) = self.has_more() {
             return self.holder_seen_classic(has_more);
         }
@@ -42,6 +42,7 @@ impl Half {
             1.. => return (Holder::Air, self.in_controller() > 1),
             0 if self.is_dry() => Holder::RfcommCredits,
             0 if self.lacks_credits() || self.is_full() || !self.is_sent_here() => Holder::NotKnown,
+            0 if self.may_have_more(link) => Holder::NotKnown,
             0 => Holder::SendingProgram,
         };
         (holder, false)
@@ -131,13 +132,13 @@ impl Facts<'_> {
         Cost { held_ns, between_ns: [held_ns; 2], share, episodes }
     }
 
-    /// Of the air's time what packets that were late were in the controller beyond what is usual.
+    /// Of the air's time that in which packets that were late were in the controller, beyond what is usual.
     fn beyond_the_usual(&self) -> Cost {
         let tally = &self.half.tally;
-        let (late_ns, late) = tally.late;
+        let late = tally.late;
         // Where that is late itself, nothing of it is as it should be.
         let usual = tally.completions.median().filter(|&usual| usual < LATE_NS).unwrap_or_default();
-        self.part_of(Holder::Air, late_ns.saturating_sub(usual.saturating_mul(late)), late)
+        self.part_of(Holder::Air, late.ns.saturating_sub(usual.saturating_mul(late.spells)), late.spells)
     }
 
     fn found(

@@ -344,7 +344,9 @@ impl Gatt {
     fn handle(&self, used: &Used, half: &Half, link: &RadioLink, mtu: Mtu) -> GattHandle {
         let uuid = self.names.iter().find(|named| named.handle == used.handle).map(|named| named.uuid);
         let span = used.last - used.first;
-        let rate = (span > 0).then(|| (used.bytes as f64 * 8e9 / span as f64) as u64);
+        // What was not counted took time, too.
+        let is_whole = half.tally.pdus_of_unknown_sdus == 0;
+        let rate = (span > 0 && is_whole).then(|| (used.bytes as f64 * 8e9 / span as f64) as u64);
         let intervals = |ns: u64| (link.interval_ns > 0).then(|| ns as f64 / link.interval_ns as f64);
         let is_open =
             |asked: &&Asked| asked.place.is_some_and(|place| std::ptr::eq(&raw const self.handles[place], used));
@@ -367,7 +369,7 @@ impl Gatt {
             intervals_per_turn: turn_p50_ns.and_then(intervals),
             errors: used.errors,
             unanswered: used.unanswered + open,
-            limits: self.limits(used, half, mtu, span),
+            limits: if is_whole { self.limits(used, half, mtu, span) } else { Vec::new() },
         }
     }
 

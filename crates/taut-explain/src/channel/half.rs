@@ -11,6 +11,8 @@
 //!    interval*.
 //! 3. It had not run dry: the *connection interval* until the next event, *controller and air* beyond.
 
+mod booking;
+
 use std::collections::VecDeque;
 
 use taut_event::{Acl, Channel as Kind, Holder, RadioLink};
@@ -25,6 +27,12 @@ use crate::engine::{Breakdown, Episode};
 
 /// So many stretches wait at most for the completion that tells what they were.
 const MOST_PENDING: usize = 64;
+/// A controller of BR/EDR that has packets sends one in this time, where its link is not in sniff mode: in the next
+/// slots, unless others have them.
+const CLASSIC_DRAINS_NS: u64 = 15_000_000;
+/// One of LE does where the interval is not known: the longest one is 4 s (Core Specification, Vol 6, Part B,
+/// section 4.5.1), and hardly any is longer than this.
+const LE_DRAINS_NS: u64 = 1_000_000_000;
 /// So many packets in the controller when an event closed were more than it could send: the acknowledgement of
 /// the last one may come only with the next event.
 pub(super) const LEFT_OVER: usize = 2;
@@ -106,6 +114,10 @@ pub(crate) struct Half {
     pub(crate) program: Option<Box<Program>>,
     /// Most packets in the controller at once.
     pub(super) most_in_controller: usize,
+    /// Whether the controller was seen to have no packets of before the log, or of before a loss.
+    pub(super) has_settled: bool,
+    /// When a packet was last through.
+    through_at: u64,
     /// Whether packets of the log were lost since then.
     pub(super) is_adrift: bool,
     since: Option<(u64, u64)>,
@@ -143,6 +155,8 @@ impl Half {
             newest: 0,
             program: None,
             most_in_controller: 0,
+            has_settled: false,
+            through_at: 0,
             is_adrift: false,
             since: None,
             span_start: None,
@@ -191,6 +205,7 @@ impl Half {
         let is_tentative = self.has_more() == Some(false) && self.in_controller.is_empty() && self.is_dry();
         let gap = at - self.gone.back().map_or(from, |&last| last.min(from));
         let (holder, is_queued) = self.holder(is_peers, to_answer, (at, gap), link);
+        self.has_settled |= self.is_drained(at, link);
         self.since = Some((at, place));
         let part = Episode { from, to: at, places: (from_place, place) };
         let longest = self.tally.silence.map_or(LONGEST_SUPERVISION_NS, |longest| longest.length());
@@ -263,7 +278,8 @@ impl Half {
         tally.bytes += bytes;
         tally.pdus += u64::from(acl.begins_pdu);
         tally.largest_packet = tally.largest_packet.max(acl.length);
-        self.sdu += bytes;
+        // Behind a loss the bytes are of one SDU or of many.
+        self.sdu = if self.is_within_unknown_sdu && acl.begins_pdu { bytes } else { self.sdu + bytes };
         if acl.ends_sdu {
             tally.sdus += 1;
             tally.sdu_bytes.add(std::mem::take(&mut self.sdu));
@@ -302,6 +318,7 @@ impl Half {
             self.in_controller.push_back((acl.length, at));
             self.bytes_in_controller += u64::from(acl.length);
             self.most_in_controller = self.most_in_controller.max(self.in_controller.len());
+            self.has_settled |= self.buffers > 0 && self.in_controller.len() >= usize::from(self.buffers);
             self.tally.peak_bytes = self.tally.peak_bytes.max(self.bytes_in_controller);
         }
     }
@@ -362,6 +379,11 @@ impl Half {
                 self.tally.overdrawn = Some(place);
                 self.loses_credits();
             }
+            // A host that was told to stop does: the log lacks that it may go on.
+            None if self.is_stopped && self.is_sent_here => {
+                self.is_stopped = false;
+                self.give(Holder::RfcommCredits, Holder::NotKnown);
+            }
             None => {}
         }
     }
@@ -412,10 +434,31 @@ impl Half {
         self.give(Holder::SendingProgram, Holder::NotKnown);
     }
 
+    /// Whether a controller that had packets would have sent one by now.
+    fn is_drained(&self, at: u64, link: &RadioLink) -> bool {
+        let wait = match self.listens_ns(link).max(link.sniff_ns) {
+            0 if self.is_classic => CLASSIC_DRAINS_NS,
+            0 => LE_DRAINS_NS,
+            event => event + event / 4,
+        };
+        self.in_controller.is_empty() && at.saturating_sub(self.newest.max(self.through_at)) > wait
+    }
+
+    /// Whether the controller may have packets that the log does not.
+    pub(super) const fn may_have_more(&self, link: &RadioLink) -> bool {
+        self.is_sent_here && !self.has_settled && (self.tally.is_lossy || !link.from_start)
+    }
+
     /// Packets of the log are missing; on a channel with credits it is not known where SDUs begin, either.
-    pub(super) fn loses_packets(&mut self) {
+    pub(super) fn loses_packets(&mut self, at: u64) {
+        if self.is_stopped {
+            // That it may go on is perhaps among them.
+            self.loses_credits();
+        }
         self.lost();
         self.is_within_unknown_sdu = self.needs_credits;
+        (self.has_settled, self.through_at) = (false, at);
+        self.media.lost();
     }
 
     /// What the controller has and which credits there are is not known.
@@ -463,8 +506,9 @@ impl Half {
         for n in 0..packets {
             let Some((length, handed_over)) = self.in_controller.pop_front() else { break };
             any = true;
+            self.through_at = at;
             self.bytes_in_controller -= u64::from(length);
-            self.tally.completed(at.saturating_sub(handed_over));
+            self.tally.completed(handed_over, at);
             if n == 0 && count == 1 {
                 self.notes_way(length, at.saturating_sub(handed_over));
             }
@@ -516,59 +560,6 @@ impl Half {
         }
         self.gone.push_back(at);
         self.uses.went(link, self.gone.len() as u64);
-    }
-
-    /// Books what is pending, the last `air_ns` of it to the air.
-    fn settle(&mut self, air_ns: u64) {
-        let whole: u64 = self.pending.iter().map(|pending| pending.part.length()).sum();
-        let mut others = whole.saturating_sub(air_ns);
-        self.tally.air_ns += whole - others;
-        while let Some(mut pending) = self.pending.pop_front() {
-            let length = pending.part.length();
-            let own = length.min(others);
-            others -= own;
-            let whole = pending.part;
-            pending.part.to = whole.from + own;
-            self.book(pending);
-            self.uses.add(&pending.link, length - own);
-            self.put(Holder::Air, Episode { from: whole.from + own, ..whole }, pending.is_awaited);
-        }
-    }
-
-    /// Books a part, and whether the program waited for room meanwhile.
-    fn put(&mut self, holder: Holder, part: Episode, is_awaited: bool) {
-        if let Some(program) = self.program.as_mut().filter(|_| is_awaited && part.from < part.to) {
-            program.waited_ns[holder.index()] += part.length();
-        }
-        self.breakdown.book(holder, part);
-    }
-
-    fn book(&mut self, pending: Pending) {
-        let Pending { holder, is_queued, is_awaited, part, link, .. } = pending;
-        if matches!(holder, Holder::Credits | Holder::ControllerBuffers | Holder::ConnectionInterval) {
-            self.uses.add(&link, part.length());
-        }
-        if holder != Holder::ConnectionInterval {
-            self.tally.queued_ns += if is_queued { part.length() } else { 0 };
-            self.put(holder, part, is_awaited);
-            return;
-        }
-        // An event comes each interval, and the receiver need not listen to all: what waits longer was not waiting
-        // for one.
-        let waits = part.length().min(self.listens_ns(&link));
-        let skips = waits.saturating_sub(link.interval_ns);
-        self.tally.skipped_ns += skips;
-        if is_queued {
-            self.tally.queued_ns += part.length() - skips;
-        } else {
-            // What is longer is not for want of an event, and another interval would not make it shorter.
-            self.tally.unqueued_ns += waits - skips;
-            // A controller may report only in the next event that a packet is through.
-            self.tally.overdue_ns += (part.length() - waits).saturating_sub(link.interval_ns);
-        }
-        let split = part.from + waits;
-        self.put(holder, Episode { to: split, ..part }, is_awaited);
-        self.put(Holder::Air, Episode { from: split, ..part }, is_awaited);
     }
 
     /// The receiver listens once in this time at least: a peripheral may skip as many events as its latency says.

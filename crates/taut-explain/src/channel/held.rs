@@ -19,7 +19,7 @@ impl Half {
         }
         let is_dry = self.is_dry();
         if self.is_classic {
-            return self.holder_classic();
+            return self.holder_classic(link);
         }
         if !self.is_sent_here() {
             return (self.holder_there(is_dry, is_peers, to_answer, (at, gap), link), false);
@@ -32,7 +32,7 @@ impl Half {
             0 if is_dry => Holder::Credits,
             0 if is_peers => Holder::PeerTurn,
             // Of other channels: nobody can tell whether this one had anything to send.
-            0 if self.is_full() => Holder::NotKnown,
+            0 if self.is_full() || self.may_have_more(link) => Holder::NotKnown,
             0 => Holder::SendingProgram,
             _ if self.left_over >= LEFT_OVER => return (Holder::ConnectionInterval, true),
             _ if self.lacks_credits() => Holder::NotKnown,

@@ -52,6 +52,11 @@ impl Media {
         self.last = None;
     }
 
+    /// Packets of the log were lost, perhaps those that tell that it was suspended and started again.
+    pub(super) const fn lost(&mut self) {
+        self.last = None;
+    }
+
     pub(super) fn packet(&mut self, (at, place): (u64, u64), sequence: u16, timestamp: u32) {
         self.packets += 1;
         if self.hz == 0 {
@@ -170,6 +175,22 @@ mod tests {
         assert_eq!((bursts(0).late(), bursts(0).latest().late_ns), (0, 0));
         let media = bursts(150 * MS);
         assert!(media.late() > 0 && media.latest().late_ns == 150 * MS, "{:?}", media.latest());
+    }
+
+    #[test]
+    fn a_pause_that_may_have_been_lost_is_not_late() {
+        for is_lost in [false, true] {
+            let mut media = stream(0);
+            if is_lost {
+                media.lost();
+            }
+            // A second passed, of which the timestamps know nothing.
+            for n in 3000..3010_u64 {
+                let number = (n as u16).wrapping_add(65_000);
+                media.packet((n * 20 * MS + 1000 * MS, n), number, (n as u32 * 960).wrapping_add(u32::MAX - 5_000));
+            }
+            assert_eq!(media.late() == 0, is_lost);
+        }
     }
 
     #[test]

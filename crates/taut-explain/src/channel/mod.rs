@@ -141,7 +141,7 @@ impl Channel {
             L2cap::Link(link) => self.link = link,
             L2cap::Lost => {
                 self.turns = Turns::default();
-                self.halves.iter_mut().for_each(Half::loses_packets);
+                self.halves.iter_mut().for_each(|half| half.loses_packets(at));
                 self.gatt.iter_mut().for_each(|gatt| gatt.lost());
             }
             L2cap::Classic => self.is_classic = true,

@@ -152,7 +152,7 @@ fn remarks(channel: &Channel, way: Way) -> Vec<String> {
     if tally.is_lossy && !tally.is_blind {
         remarks.push(
             "Packets are missing from the log: what the controller had and how many credits were left is not known from \
-             then on."
+             then on, nor whether the link changed (interval, PHY, lengths)."
                 .to_owned(),
         );
     }

@@ -30,8 +30,8 @@ pub(crate) struct Tally {
     pub(crate) completions: Sample,
     /// The same, for percentiles.
     pub(crate) completion_times: Spread,
-    /// What those took together that took [`LATE_NS`] or more, and how many they are.
-    pub(crate) late: (u64, u64),
+    /// Spells in which packets were there that took [`LATE_NS`] or more.
+    pub(crate) late: Late,
     /// From a question that is through to its answer.
     pub(crate) answers: Spread,
     /// How long a question waited that was never answered.
@@ -94,13 +94,26 @@ pub(crate) struct Tally {
     pub(crate) rhythm: Rhythm,
 }
 
+/// Late packets that were in the controller at once are one spell.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Late {
+    pub(crate) spells: u64,
+    pub(crate) ns: u64,
+    /// The end of the newest one.
+    until: u64,
+}
+
 impl Tally {
-    /// A packet was through after such a time.
-    pub(super) fn completed(&mut self, took: u64) {
+    /// A packet was through that was in the controller from then until then.
+    pub(super) fn completed(&mut self, from: u64, to: u64) {
+        let took = to.saturating_sub(from);
         self.completions.add(took);
         self.completion_times.add(took);
         if took >= LATE_NS {
-            self.late = (self.late.0.saturating_add(took), self.late.1 + 1);
+            let late = &mut self.late;
+            late.spells += u64::from(from >= late.until);
+            late.ns = late.ns.saturating_add(to.saturating_sub(from.max(late.until)));
+            late.until = late.until.max(to);
         }
     }
 }

@@ -57,6 +57,28 @@ fn a_receiver_that_says_stop_holds() {
     assert_eq!(found(&stopped(false)), ["sending_program"]);
 }
 
+/// The receiver says stop, and that it may go on is not in the log.
+#[test]
+fn a_stop_ends_with_a_loss_or_with_what_goes() {
+    let run = |is_marked: bool| {
+        let mut talk = Talk::new(Kind::Rfcomm(2), 0, 0, 8);
+        talk.say(2 * MS, Way::Forward, L2cap::Stopped { is_stopped: true });
+        if is_marked {
+            talk.say(100 * MS, Way::Forward, L2cap::Lost);
+        }
+        for n in 0..50 {
+            talk.send(200 * MS + n * 30 * MS, Turn::Free);
+            talk.completed(202 * MS + n * 30 * MS);
+        }
+        talk.forward()
+    };
+    for is_marked in [false, true] {
+        let direction = run(is_marked);
+        assert!(share(&direction, Holder::RfcommCredits) < 0.1, "{direction:#?}");
+        assert!(share(&direction, if is_marked { Holder::NotKnown } else { Holder::SendingProgram }) > 0.8);
+    }
+}
+
 /// A channel without credits: so many packets are handed over together, each 20 ms, and go one after the other.
 fn together(count: u64) -> Direction {
     let mut talk = Talk::new(Kind::Basic(0x1001), 0, 0, 8);
@@ -125,6 +147,19 @@ fn one_late_packet_costs_what_it_was_late() {
     assert_eq!(late(&[10, 20, 40], 130), Some(300));
     assert_eq!(late(&[10], 130), None);
     assert_eq!(late(&[10], 230), Some(200));
+    // Packets that are late together are so once.
+    let stalls = |packets: u64| {
+        let mut talk = Talk::new(Kind::Basic(0x1001), 0, 0, 8);
+        for n in 0..200 {
+            talk.send(100 * MS * n + 2 * MS, Turn::Free);
+            talk.completed(100 * MS * n + 7 * MS);
+        }
+        (0..packets).for_each(|n| talk.send(20_000 * MS + n * MS, Turn::Free));
+        (0..packets).for_each(|_| talk.completed(20_250 * MS));
+        cost(&talk.forward())
+    };
+    assert_eq!(stalls(1), Some(245));
+    assert_eq!(stalls(8), Some(245));
     // Where each one is late, all of it is.
     assert_eq!(cost(&alone(0, |_| 150 * MS)), Some(100 * 150));
 }

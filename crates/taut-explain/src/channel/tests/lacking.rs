@@ -124,3 +124,37 @@ fn behind_a_loss_pdus_whose_sdus_are_not_known_are_told() {
     // What has no SDUs of several PDUs has none that are not known.
     assert_eq!(run(Kind::Att, true).2, 0);
 }
+
+/// The controller always has six packets: one goes in each event, and the host hands over the next one a little later.
+/// Where the log does not have the six, it looks empty meanwhile.
+#[test]
+fn what_a_controller_had_before_is_not_taken_for_its_programs_wait() {
+    let run = |kind: Kind, is_lossy: bool| {
+        let mut talk = Talk::new(kind, 30 * MS, 0, 20);
+        let mut at = 31 * MS;
+        (0..6).for_each(|_| talk.send(at, Turn::Free));
+        for n in 0..200 {
+            if n == 20 && is_lossy {
+                talk.say(at, Way::Forward, L2cap::Lost);
+            }
+            talk.completed(at + 10 * MS);
+            talk.send(at + 22 * MS, Turn::Free);
+            at += 30 * MS;
+        }
+        talk.forward()
+    };
+    for kind in [Kind::Att, Kind::Basic(0x1001)] {
+        let whole = run(kind, false);
+        assert!(share(&whole, Holder::SendingProgram) < 0.05, "{whole:#?}");
+        let lossy = run(kind, true);
+        assert!(share(&lossy, Holder::SendingProgram) < 0.05 && share(&lossy, Holder::NotKnown) > 0.3, "{lossy:#?}");
+    }
+    // In a pause all goes that it had: from then on the program is seen again.
+    let mut talk = Talk::new(Kind::Att, 30 * MS, 0, 20);
+    talk.say(31 * MS, Way::Forward, L2cap::Lost);
+    for n in 0..40 {
+        talk.send(40 * MS + n * 100 * MS, Turn::Free);
+        talk.completed(60 * MS + n * 100 * MS);
+    }
+    assert!(share(&talk.forward(), Holder::SendingProgram) > 0.7);
+}
