@@ -297,7 +297,10 @@ fn sending_program(facts: &Facts<'_>) -> Judged {
         return late_media(facts);
     }
     if !facts.enough(Holder::SendingProgram) {
-        return (0, Verdict::Clear);
+        return match facts.half.tally.hides_packets(facts.whole_ns) {
+            true => unknown("whether the controller had packets that the log lacks", FROM_BEGIN),
+            false => (0, Verdict::Clear),
+        };
     }
     facts.found(
         Holder::SendingProgram,

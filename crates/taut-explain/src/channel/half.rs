@@ -205,9 +205,12 @@ impl Half {
         let is_tentative = self.has_more() == Some(false) && self.in_controller.is_empty() && self.is_dry();
         let gap = at - self.gone.back().map_or(from, |&last| last.min(from));
         let (holder, is_queued) = self.holder(is_peers, to_answer, (at, gap), link);
-        self.has_settled |= self.is_drained(at, link);
         self.since = Some((at, place));
         let part = Episode { from, to: at, places: (from_place, place) };
+        if holder == Holder::NotKnown && self.in_controller.is_empty() && self.may_have_more(link) {
+            self.tally.hidden_ns += part.length();
+        }
+        self.has_settled |= self.is_drained(at, link);
         let longest = self.tally.silence.map_or(LONGEST_SUPERVISION_NS, |longest| longest.length());
         if self.is_sent_here && !self.in_controller.is_empty() && part.length() > longest {
             self.tally.silence = Some(part);
@@ -567,26 +570,6 @@ impl Half {
         let is_to_peripheral = link.is_central == Some(self.is_sent_here);
         let skips = if is_to_peripheral { u64::from(link.latency) } else { 0 };
         link.interval_ns.saturating_mul(1 + skips)
-    }
-
-    /// An answer came: what passed until then is over, whether or not anything follows.
-    pub(super) fn answered(&mut self) {
-        if self.is_sent_here && self.in_controller.is_empty() {
-            self.settle(0);
-        }
-    }
-
-    /// Nothing more comes. What is waited for, by the sender or for a question's answer, was waited for until now;
-    /// where nothing is, nobody held anything.
-    pub(super) fn ended(&mut self, at: u64, is_open: bool) {
-        let is_dry = self.is_dry();
-        if let (true, Some(since)) = (is_dry, self.dry_since) {
-            self.tally.ungranted = Some(at.saturating_sub(since));
-        }
-        if is_dry || is_open || !self.in_controller.is_empty() || self.has_more() == Some(true) {
-            self.settle(0);
-        }
-        self.pending.clear();
     }
 
     /// Whether an SDU is under way, so that its sender has more to send.

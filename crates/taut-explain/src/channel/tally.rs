@@ -42,6 +42,8 @@ pub(crate) struct Tally {
     pub(crate) ungranted: Option<u64>,
     /// Whether packets of the log were lost meanwhile.
     pub(crate) is_lossy: bool,
+    /// Time in which the controller seemed to have nothing, and may have had packets that the log does not have.
+    pub(crate) hidden_ns: u64,
     /// The packet that went although no credit was left: some were not seen.
     pub(crate) overdrawn: Option<u64>,
     /// Whether too little was kept of some packets to tell whose turn it was.
@@ -104,6 +106,11 @@ pub(crate) struct Late {
 }
 
 impl Tally {
+    /// Whether for long enough to be told of the controller may have had packets that the log does not have.
+    pub(super) fn hides_packets(&self, whole_ns: u64) -> bool {
+        self.hidden_ns >= whole_ns / 20 && self.hidden_ns > 0
+    }
+
     /// A packet was through that was in the controller from then until then.
     pub(super) fn completed(&mut self, from: u64, to: u64) {
         let took = to.saturating_sub(from);

@@ -486,6 +486,9 @@ fn sending_program(facts: &Facts<'_>) -> Judged {
     if let Some(unknown) = without_turns(facts) {
         return unknown;
     }
+    if !enough(facts, &[Holder::SendingProgram]) && facts.half.tally.hides_packets(facts.whole_ns) {
+        return unknown("whether the controller had packets that the log lacks", FROM_BEGIN);
+    }
     if !enough(facts, &[Holder::SendingProgram]) {
         let needs = Coverage::of(&[Kind::AclPackets]);
         let sees = facts.half.is_sent_here() && facts.channel.flow.coverage.lacks(needs).is_empty();

@@ -58,4 +58,24 @@ impl Half {
         self.put(holder, Episode { to: split, ..part }, is_awaited);
         self.put(Holder::Air, Episode { from: split, ..part }, is_awaited);
     }
+
+    /// An answer came: what passed until then is over, whether or not anything follows.
+    pub(in super::super) fn answered(&mut self) {
+        if self.is_sent_here && self.in_controller.is_empty() {
+            self.settle(0);
+        }
+    }
+
+    /// Nothing more comes. What is waited for, by the sender or for a question's answer, was waited for until now;
+    /// where nothing is, nobody held anything.
+    pub(in super::super) fn ended(&mut self, at: u64, is_open: bool) {
+        let is_dry = self.is_dry();
+        if let (true, Some(since)) = (is_dry, self.dry_since) {
+            self.tally.ungranted = Some(at.saturating_sub(since));
+        }
+        if is_dry || is_open || !self.in_controller.is_empty() || self.has_more() == Some(true) {
+            self.settle(0);
+        }
+        self.pending.clear();
+    }
 }

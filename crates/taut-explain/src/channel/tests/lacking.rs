@@ -148,6 +148,7 @@ fn what_a_controller_had_before_is_not_taken_for_its_programs_wait() {
         assert!(share(&whole, Holder::SendingProgram) < 0.05, "{whole:#?}");
         let lossy = run(kind, true);
         assert!(share(&lossy, Holder::SendingProgram) < 0.05 && share(&lossy, Holder::NotKnown) > 0.3, "{lossy:#?}");
+        assert!(!is_unknown(&whole, "sending_program") && is_unknown(&lossy, "sending_program"), "{lossy:#?}");
     }
     // In a pause all goes that it had: from then on the program is seen again.
     let mut talk = Talk::new(Kind::Att, 30 * MS, 0, 20);
