@@ -68,7 +68,7 @@ const BEAT: Duration = Duration::from_secs(30);
 /// From one attempt to reach a server or to start its own to the next.
 const AGAIN: Duration = Duration::from_secs(2);
 /// How often it looks whether it is to end, and whether its server has.
-const LOOK: Duration = Duration::from_millis(200);
+const LOOK: Duration = Duration::from_millis(500);
 /// Between two looks at its orders, however many hints come.
 const LEAST_BETWEEN: Duration = Duration::from_millis(200);
 /// For its server to listen.
@@ -469,7 +469,7 @@ impl Life<'_> {
         self.close().await;
         let all = async {
             while self.shared.unsent.borrow().first().is_some() {
-                sleep(LOOK / 10).await;
+                sleep(LOOK / 25).await;
             }
             // Not that of another life.
             if self.revision.is_some() && self.is_last().await {
