@@ -298,6 +298,25 @@ fn links_that_are_forgotten_free_the_controller() {
     assert!(!all(66, &others), "two of 66 have gone with their link");
 }
 
+/// The field with what was lost is at byte 12 of a record's header.
+#[test]
+fn a_monitor_counts_what_was_lost_anew_in_each_record() {
+    for (form, wanted) in [(1002, [0, 1, 1, 1]), (2001, [0, 1, 2, 3])] {
+        let packets = [notifies(0x40), notifies(0x40), notifies(0x40), notifies(0x40)];
+        let mut file = btsnoop(form, &packets);
+        let whole = (file.len() - 16) / packets.len();
+        for record in 1..packets.len() {
+            file[16 + record * whole + 15] = 1;
+        }
+        let mut reader = Reader::new(&file[..]).unwrap();
+        let mut lost = Vec::new();
+        while let Some(packet) = reader.next_packet().unwrap() {
+            lost.push(packet.lost);
+        }
+        assert_eq!((&lost[..], reader.lost_by_capture()), (&wanted[..], wanted[3]), "{form}");
+    }
+}
+
 #[test]
 fn a_log_that_is_cut_off_says_where() {
     let file = btsnoop(1002, &log());
