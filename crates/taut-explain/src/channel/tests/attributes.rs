@@ -248,6 +248,31 @@ fn an_enhanced_bearer_has_the_mtu_of_its_channel() {
     assert_eq!((mtu(&direction), is_limited_by_mtu(&direction)), ((256, true, true), false));
 }
 
+/// Of values that are not counted it is not known how many went, nor what limited them.
+#[test]
+fn behind_a_loss_values_of_several_pdus_have_no_rate() {
+    let run = |is_lossy: bool| {
+        let mut bearer = Bearer { talk: Talk::new(Kind::CreditBased(0x27), 30 * MS, 100, 8) };
+        for n in 0..40 {
+            let at = 100 * MS + n * 30 * MS;
+            if n == 20 && is_lossy {
+                bearer.talk.say(at, Way::Forward, L2cap::Lost);
+                // Parts of some.
+                for part in 0..6 {
+                    let acl = Acl { length: 27, begins_pdu: true, ends_sdu: false, turn: Turn::Free };
+                    bearer.talk.say(at + part * MS, Way::Forward, L2cap::Packet(acl));
+                    bearer.talk.completed(at + part * MS + MS / 2);
+                }
+            }
+            bearer.pdu(at + 10 * MS, Way::Forward, AttKind::WriteCommand, Some(0x10), 20);
+        }
+        let written = row(&bearer.forward(), "write_command").clone();
+        (written.count, written.bits_per_second.is_some(), written.limits.is_empty())
+    };
+    assert_eq!(run(false), (40, true, false));
+    assert_eq!(run(true), (40, false, true));
+}
+
 #[test]
 fn an_error_of_another_request_is_no_answer_and_what_has_none_is_counted() {
     let mut bearer = Bearer::new();
