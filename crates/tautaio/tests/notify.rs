@@ -123,8 +123,8 @@ fn what_can_not_be_told_holds_nobody_else_up() {
     signals::interrupt_by(full);
     let file = tempfile::tempfile().unwrap();
     let write = |event| assert_eq!(Request::write(&file, b"x").notify(event).start().wait(), Ok(1));
-    // No system has that much for a stack.
-    let attributes = Attributes::new(1 << 47, true);
+    // No system has that much for a stack. It is tried until the process ends, also after this function's end.
+    let attributes = Box::leak(Box::new(Attributes::new(1 << 47, true)));
     write(by_thread(note, 1, attributes.as_ptr()));
     descriptors::set_limit(libc::RLIMIT_SIGPENDING, queued_by_this_user());
     write(by_signal(full, 2));
