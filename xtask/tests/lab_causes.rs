@@ -1,5 +1,5 @@
-//! The truth table of `taut trace` on stock kernels: `crates/tautline/tests/trace_causes.rs` in a guest, in virtual
-//! time, with the kernel's own emulation of a network.
+//! What `taut trace` is held to, on stock kernels: tests of `crates/tautline` in a guest, in virtual time. The truth
+//! table of causes has the kernel's own emulation of a network there.
 
 mod support;
 
@@ -39,4 +39,22 @@ fn eleven_causes_are_named_on_linux_6_1() {
 #[test]
 fn eleven_causes_are_named_on_linux_6_12() {
     agrees("eleven_causes_are_named_on_linux_6_12", "6.12");
+}
+
+/// Its own timestamps beside those of a trace, of 99 in 100 messages.
+#[test]
+fn pace_and_a_trace_of_it_agree_on_linux_6_12() {
+    let Some(lab) = Lab::ready("pace_and_a_trace_of_it_agree_on_linux_6_12") else { return };
+    let program = format!("{}:/bin/trace-pace", test_program("trace_pace").display());
+    let script = "export TAUT_VIRTUAL_TIME=1 TAUT_PROGRAM=$(command -v taut) TMPDIR=/tmp; \
+                  trace-pace --nocapture a_receiver";
+    let mut command = lab.command(&["run", "--kernel", "6.12", "--icount", "--timeout", "20m", "--file", &program]);
+    let output = command.args(["--", "sh", "-c", script]).output().unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    println!("{stdout}");
+    assert!(output.status.success(), "{stdout}{stderr}");
+    let skipped = format!("{stdout}{stderr}").contains("SKIPPED");
+    assert!(stdout.contains("ok. 1 passed; 0 failed") && !skipped, "{stdout}{stderr}");
+    // Three stages with Nagle's algorithm and without.
+    assert_eq!(stdout.matches(" ns of ").count(), 6, "{stdout}");
 }

@@ -62,7 +62,7 @@ pub(super) fn serve_all(listener: &Listener, shared: &Arc<Shared>) {
                     shared.notices.add(error.clone());
                     why_not = error;
                 }
-                sleep_until(clock::now() + AGAIN, &shared.stop);
+                sleep_until(clock::now() + AGAIN, shared.ending.flag());
             }
         }
     }
@@ -94,7 +94,12 @@ fn serve_until_lost(listener: &Listener, shared: &Arc<Shared>) {
         cpu_shared: clock::thread_cpu(),
         offset: RealtimeOffset::read(),
     };
+    // What a broker sent may be in a buffer of ours, and it must hear of us now and then.
+    let may_wait = !listener.endpoint().has_broker();
     while !shared.is_stopping() {
+        if may_wait && server.clients.is_empty() {
+            shared.ending.wait_with(listener);
+        }
         match listener.receive_from(&mut buffer) {
             Ok((length, from)) => server.handle(&buffer[..length], &from),
             Err(Errno::AGAIN | Errno::INTR) => {}
@@ -162,7 +167,7 @@ impl DatagramServer<'_> {
         session.handled = session.handled.saturating_add(1);
         match session.hello.work {
             Work::Echo => {
-                self.shared.config.faults.wait(self.began, &self.shared.stop);
+                self.shared.config.faults.wait(self.began, self.shared.ending.flag());
                 if self.listener.send_to(datagram, from).is_err() {
                     self.drop_datagram();
                 }

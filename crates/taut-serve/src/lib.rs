@@ -10,6 +10,7 @@
 
 pub mod crowd;
 mod datagram;
+mod ending;
 mod exchange;
 mod faults;
 mod limits;
@@ -30,9 +31,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use serde::Serialize;
-use taut_link::{Endpoint, Interrupt, Listener, Result};
+use taut_link::{Endpoint, Listener, Result};
 use taut_time::Framing;
 
+use ending::Ending;
 pub use faults::{Faults, Stall};
 pub use limits::Limits;
 use limits::Slots;
@@ -76,7 +78,7 @@ impl Server {
         let shared = Arc::new(Shared {
             slots: Slots::new(&config.limits),
             config,
-            stop: Interrupt::default(),
+            ending: Ending::new(),
             has_crowd: AtomicBool::new(false),
             clients: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -128,7 +130,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.shared.stop.flag().store(true, Ordering::Relaxed);
+        self.shared.ending.announce();
         for thread in self.threads.drain(..) {
             // A panic there has been printed already.
             let _ = thread.join();

@@ -2,9 +2,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, PoisonError};
 
 use crate::crowd::process::HostProgram;
+use crate::ending::Ending;
 use crate::faults::Faults;
 use crate::limits::{Limits, Slots};
-use taut_link::Interrupt;
 
 /// How a server behaves.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +24,7 @@ pub struct ServerConfig {
 pub(super) struct Shared {
     pub(super) config: ServerConfig,
     pub(super) slots: Slots,
-    pub(super) stop: Interrupt,
+    pub(super) ending: Ending,
     pub(super) has_crowd: AtomicBool,
     pub(super) clients: AtomicU64,
     pub(super) refused: AtomicU64,
@@ -57,6 +57,6 @@ impl Notices {
 
 impl Shared {
     pub(super) fn is_stopping(&self) -> bool {
-        self.stop.is_set()
+        self.ending.flag().is_set()
     }
 }

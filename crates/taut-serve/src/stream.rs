@@ -33,6 +33,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 pub(super) fn accept_all(listener: &Arc<Listener>, shared: &Arc<Shared>) {
     let mut clients: Vec<thread::JoinHandle<()>> = Vec::new();
     while !shared.is_stopping() {
+        shared.ending.wait_with(listener.as_ref());
         match listener.accept() {
             Ok(link) => {
                 clients.retain(|client| !client.is_finished());
@@ -196,7 +197,7 @@ impl<'a> Worker<'a> {
             if whole == 0 {
                 continue;
             }
-            self.shared.config.faults.wait(self.began, &self.shared.stop);
+            self.shared.config.faults.wait(self.began, &self.shared.ending.flag());
             send(self.link, &buffer[..whole], &self.bounds)?;
             buffer.copy_within(whole..filled, 0);
             filled -= whole;

@@ -320,8 +320,8 @@ fn sleeps(pid: u32) -> u64 {
     tasks.map(|task| count(of(task))).sum::<u64>()
 }
 
-/// While it has nothing to do, with its server. Both together have at most 8 MiB of memory of their own. How often they
-/// wake up is their own; what that takes of a processor is printed, and is the machine's, too.
+/// While it has nothing to do, with its server: both together have at most 8 MiB of memory of their own, and take at
+/// most 0.2 % of a processor.
 #[test]
 fn an_idle_agent_needs_little() {
     let Some(mut fleet) = Fleet::served("an_idle_agent_needs_little") else { return };
@@ -343,9 +343,8 @@ fn an_idle_agent_needs_little() {
         "agent and its server: {own:?} bytes of their own (RssAnon and RssShmem); resident, shared or not: {all:?}"
     );
     assert!(own.iter().sum::<u64>() <= 8 << 20, "{own:?}");
-    assert!(wakes[0] <= 10.0 && wakes[1] <= 45.0, "{wakes:.1?} times a second");
-    // Who spins takes all of it.
-    assert!(shares.iter().all(|&share| share <= 0.02), "{percent:?}");
+    assert!(wakes[0] <= 10.0 && wakes[1] <= 5.0, "{wakes:.1?} times a second");
+    assert!(shares.iter().sum::<f64>() <= 0.002, "{percent:?}, {wakes:.1?} times a second");
 }
 
 /// Its measurement ends with it, and its leases 30 s after it prolonged them last.

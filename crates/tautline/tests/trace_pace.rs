@@ -20,8 +20,10 @@ use trace_support::{adds_up, found, has_gap, may_trace, verdict};
 const CAUSE: &str = "nagle_delayed_ack";
 /// Of one message: no other write of a run is as long.
 const BYTES: u64 = 131;
-/// How far the two may be apart, of 95 in 100 messages.
+/// How far the two may be apart, of 99 in 100 messages.
 const MOST_NS: u64 = 50_000;
+/// In virtual time no processor is taken from a machine between two stamps.
+const VIRTUAL_TIME: &str = "TAUT_VIRTUAL_TIME";
 
 /// A connection of a trace: its own end, the other one, and what its bytes have reached on their way out.
 struct Sent {
@@ -127,8 +129,9 @@ fn agree(name: &str, own: &[MessageTimes], traced: &[MessageTimes], direction: &
         });
         let [p50, p95, p99, max] = ranks(off.collect());
         println!("{name}: {stage}: p50 {p50} ns, p95 {p95} ns, p99 {p99} ns, max {max} ns of {} messages", own.len());
-        // The processor that is taken from a virtual machine between the two stamps is in the highest ones.
-        assert!(p95 <= MOST_NS, "{name}: {stage}: p95 {p95} ns, p99 {p99} ns, max {max} ns: {direction:#}");
+        // Elsewhere the highest ones are those of a processor that was taken from a machine between the two stamps.
+        let most = if std::env::var_os(VIRTUAL_TIME).is_some() { p99 } else { p95 };
+        assert!(most <= MOST_NS, "{name}: {stage}: p95 {p95} ns, p99 {p99} ns, max {max} ns: {direction:#}");
     }
 }
 

@@ -1,13 +1,18 @@
 //! What `taut trace` and `taut watch` cost those who are looked at, and those who are not: round trips of 32 B over
 //! loopback with one of them beside, and alone.
 
+use std::ffi::CStr;
 use std::io::{BufRead, BufReader, Read};
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use taut_bpf::Assembler;
+use taut_bpf::instruction::R;
+use taut_bpf::sys::{ProgramKind, Purpose, raw_tracepoint};
 
 use super::comparison::{Bar, Comparison, Ratio, both, outcome};
 use super::outcome::{Outcome, median};
@@ -31,6 +36,8 @@ const INTERRUPTED: i32 = 130;
 enum Beside {
     Trace,
     TraceOfAnother,
+    /// Programs that do nothing, at the tracepoints that no trace can do without: less than this none can cost.
+    Empty,
     /// By looks alone.
     Watch,
     /// The kernel counts as well.
@@ -54,6 +61,7 @@ pub(crate) fn run(setting: &Setting) -> Result<Outcome> {
     let mut cases = [
         case(Beside::Trace, "both ends traced", TRACED),
         case(Beside::TraceOfAnother, "another program traced", OTHERS),
+        case(Beside::Empty, "six empty programs", Bar::None),
         case(Beside::Watch, "the host watched, grade 1", Bar::None),
         case(Beside::WatchThatCounts, "the host watched, grade 2", Bar::None),
         case(Beside::Nothing, "nothing (control)", Bar::None),
@@ -95,6 +103,7 @@ impl Beside {
         let endpoint = serving.endpoint(Transport::Tcp)?;
         let port = endpoint.rsplit_once(':').context("an endpoint without a port")?.1;
         let mut other = None;
+        let _empty = (self == Self::Empty).then(empty_programs).transpose()?;
         let looker = match self {
             Self::Trace => Some(Looker::start(setting, &["trace", "--json", "--port", port])?),
             Self::TraceOfAnother => {
@@ -103,7 +112,7 @@ impl Beside {
             }
             Self::Watch => Some(Looker::start(setting, &["watch", "--grade", "1", "--for", "1h"])?),
             Self::WatchThatCounts => Some(Looker::start(setting, &["watch", "--grade", "2", "--for", "1h"])?),
-            Self::Nothing => None,
+            Self::Empty | Self::Nothing => None,
         };
         let time = format!("{}ms", setting.time.as_millis());
         let arguments = ["echo", endpoint, "--size", "32", "--time", &time, "--rounds", "1", "--place", "free"];
@@ -113,6 +122,22 @@ impl Beside {
         let per_round_trip = told.filter(|_| self == Self::Trace).map(|told| per_round_trip(&told)).transpose()?;
         Ok((rtt, per_round_trip))
     }
+}
+
+/// Those that docs/trace.md says are required.
+const NEEDED: [&CStr; 6] =
+    [c"sys_enter", c"sys_exit", c"tcp_probe", c"net_dev_queue", c"tcp_retransmit_skb", c"inet_sock_set_state"];
+
+/// Attached until they are dropped.
+fn empty_programs() -> Result<Vec<OwnedFd>> {
+    let attach = |tracepoint: &CStr| {
+        let mut code = Assembler::default();
+        code.constant(R::R0, 0);
+        code.exit();
+        let program = taut_bpf::load(ProgramKind::RawTracepoint, &code.finish(), Purpose::default(), "empty")?;
+        anyhow::Ok(raw_tracepoint(program.as_fd(), Some(tracepoint))?)
+    };
+    NEEDED.into_iter().map(attach).collect()
 }
 
 /// Records of one round trip: each writes once at both ends.

@@ -33,7 +33,7 @@ pub(crate) fn serve(link: &Link, shared: &Shared, hello: &Hello, session: u64, g
     let (listen, number) = place(link)?;
     let from = link.peer_address().map(|address| address.ip());
     let order = HostOrder { engine, connections: connections as usize, listen, from, core: None };
-    let mut host = HostProcess::start(program, &order, &shared.stop).map_err(refuse)?;
+    let mut host = HostProcess::start(program, &order, shared.ending.flag()).map_err(refuse)?;
     let number = number.or_else(|| port_of(host.endpoint())).ok_or(SessionError::Gone)?;
     let bounds = Bounds::new(shared, hello);
     send(link, &Frame::HostAt { number }.emit(session), &bounds)?;
@@ -41,7 +41,7 @@ pub(crate) fn serve(link: &Link, shared: &Shared, hello: &Hello, session: u64, g
     loop {
         let answer = match receive_frame(link, &bounds) {
             Ok((_, Frame::Start)) => {
-                host.wait_ready(&shared.stop).map_err(refuse)?;
+                host.wait_ready(shared.ending.flag()).map_err(refuse)?;
                 Frame::Ready
             }
             Ok((_, Frame::Usage(_))) => Frame::Usage(host.usage().map_err(|_| SessionError::Gone)?),

@@ -60,6 +60,9 @@ pub(crate) struct Args {
     while_stdin_open: bool,
 }
 
+/// How often it looks whether it is to end, or has something to tell.
+const LOOK_PERIOD: Duration = Duration::from_millis(500);
+
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     if let Some(core) = args.cpu {
         affinity::stay_on_core(core)?;
@@ -92,7 +95,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     }
     while !interrupt.is_set() {
         server.notices().iter().for_each(|notice| anstream::eprintln!("taut: {notice}"));
-        clock::sleep_until(clock::now() + Duration::from_millis(100));
+        // A signal ends it.
+        clock::sleep_until(clock::now() + LOOK_PERIOD);
     }
     let served = server.served();
     drop(server);
