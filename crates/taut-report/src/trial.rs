@@ -14,10 +14,12 @@ pub struct Trial {
     pub sockets: u64,
     /// Sockets that had it anyway.
     pub had: u64,
-    /// Sockets that were left alone as they are corked on purpose, or may be.
+    /// Sockets that were left alone as they are corked on purpose.
     pub corked: u64,
     /// Sockets that may not be changed.
     pub refused: u64,
+    /// Sockets that still have it: their programs have moved them where they can't be reached.
+    pub stuck: u64,
     /// Length of a span with it, and of one without.
     pub slice_ns: u64,
     /// The spans: two a pair, one without it and one with it.
@@ -32,61 +34,6 @@ pub enum Tried {
     /// `TCP_NODELAY` set.
     #[serde(rename = "TCP_NODELAY")]
     NoDelay,
-    /// `TCP_CORK` cleared where the program never does.
-    #[serde(rename = "no TCP_CORK")]
-    Uncork,
-}
-
-impl Tried {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::NoDelay => "TCP_NODELAY",
-            Self::Uncork => "no TCP_CORK",
-        }
-    }
-
-    /// What holds data that it may let go.
-    const fn held(self) -> &'static str {
-        match self {
-            Self::NoDelay => "held by Nagle a write",
-            Self::Uncork => "held a write",
-        }
-    }
-
-    const fn nothing_held(self) -> &'static str {
-        match self {
-            Self::NoDelay => "Nagle's algorithm held nothing",
-            Self::Uncork => "TCP_CORK and Nagle's algorithm held nothing",
-        }
-    }
-
-    const fn change(self) -> &'static str {
-        match self {
-            Self::NoDelay => "set TCP_NODELAY in the program",
-            Self::Uncork => "clear TCP_CORK in the program at the end of each message",
-        }
-    }
-
-    const fn fits(self) -> &'static str {
-        match self {
-            Self::NoDelay => "TCP_NODELAY is set on open connections that have it not",
-            Self::Uncork => "TCP_CORK is cleared on connections that were corked all the time",
-        }
-    }
-
-    const fn had(self) -> &'static str {
-        match self {
-            Self::NoDelay => "had it already",
-            Self::Uncork => "are not corked",
-        }
-    }
-
-    const fn left_alone(self) -> &'static str {
-        match self {
-            Self::NoDelay => "are corked and were left alone",
-            Self::Uncork => "may be corked on purpose and were left alone",
-        }
-    }
 }
 
 /// A span without the option and the one with it that stands beside it.
@@ -105,8 +52,7 @@ pub struct TrialSlice {
     pub span_ns: u64,
     /// Writes of the programs.
     pub writes: u64,
-    /// Time for which that held something which the option may save, over all connections: Nagle's algorithm, and for
-    /// `no TCP_CORK` the cork, too.
+    /// Time for which Nagle's algorithm held something, over all connections.
     pub held_ns: u64,
 }
 
@@ -163,10 +109,9 @@ impl Trial {
             1 => "1 socket".to_owned(),
             many => format!("{} sockets", units::count(many)),
         };
-        let option = self.option.name();
         let (slice, pairs) = (units::time(self.slice_ns), self.pairs.len());
         let spans = if pairs == 1 { "once".to_owned() } else { format!("{pairs} times") };
-        let head = format!("TRIED {option} on {sockets}: {spans} {slice} with it and as often without, in turn.");
+        let head = format!("TRIED TCP_NODELAY on {sockets}: {spans} {slice} with it and as often without, in turn.");
         let mut lines = wrap("", &head);
         if !self.pairs.is_empty() {
             let row = |name: &str, of: &dyn Fn(TrialSlice) -> Option<f64>, words: fn(f64) -> String| {
@@ -177,14 +122,15 @@ impl Trial {
                 format!("  {name:<22}  {:<28}  {}", side(|pair| pair.without), side(|pair| pair.with))
             };
             lines.push(format!("  {:22}  {:<28}  WITH", "", "WITHOUT"));
-            lines.push(row(self.option.held(), &TrialSlice::held_a_write, |ns| units::time(ns.round() as u64)));
+            lines.push(row("held by Nagle a write", &TrialSlice::held_a_write, |ns| units::time(ns.round() as u64)));
             lines.push(row("writes a second", &|slice| Some(slice.writes_a_second()), units::number));
         }
         lines.extend(wrap("  ", &self.verdict()));
         for (count, why) in [
-            (self.had, self.option.had()),
-            (self.corked, self.option.left_alone()),
+            (self.had, "had it already"),
+            (self.corked, "are corked and were left alone"),
             (self.refused, "may not be changed: run it as root"),
+            (self.stuck, "still have it, as their programs have moved them where taut can't reach them"),
         ] {
             if count > 0 {
                 lines.extend(wrap("  ", &format!("Sockets that {why}: {}.", units::count(count))));
@@ -194,29 +140,24 @@ impl Trial {
     }
 
     fn verdict(&self) -> String {
-        let option = self.option;
+        let as_before = if self.stuck == 0 { " The sockets are as they were before." } else { "" };
         match self.outcome {
             TrialOutcome::Proven => format!(
-                "PROVEN: in each of {} pairs less was held with it. The sockets are as they were before. CHANGE \
-                 {}.",
+                "PROVEN: in each of {} pairs less was held with it.{as_before} CHANGE set TCP_NODELAY in the program.",
                 self.pairs.len(),
-                option.change()
             ),
-            TrialOutcome::NothingHeld => {
-                format!(
-                    "{} of what these sockets sent, without it either: there is nothing to gain by it at this end.",
-                    option.nothing_held()
-                )
-            }
+            TrialOutcome::NothingHeld => "Nagle's algorithm held nothing of what these sockets sent, without it \
+                                          either: there is nothing to gain by it at this end."
+                .to_owned(),
             TrialOutcome::NotProven => {
                 "NOT PROVEN: not in each pair less was held with it. A longer --for may tell.".to_owned()
             }
             TrialOutcome::TooFew => format!(
                 "TOO FEW: {TRIAL_PAIRS} pairs are needed in which the program writes. A longer --for, or more load, may tell."
             ),
-            TrialOutcome::NoSocket => {
-                format!("No socket could be changed, so nothing was tried: {}.", option.fits())
-            }
+            TrialOutcome::NoSocket => "No socket could be changed, so nothing was tried: TCP_NODELAY is set on open \
+                                       connections of this network namespace that have it not."
+                .to_owned(),
         }
     }
 }
@@ -259,8 +200,17 @@ mod tests {
         let pairs = pairs(6, 1000);
         let outcome = trial_outcome(2, &pairs);
         let option = Tried::NoDelay;
-        let trial =
-            Trial { option, sockets: 2, had: 1, corked: 0, refused: 0, slice_ns: 1_000_000_000, pairs, outcome };
+        let trial = Trial {
+            option,
+            sockets: 2,
+            had: 1,
+            corked: 0,
+            refused: 0,
+            stuck: 0,
+            slice_ns: 1_000_000_000,
+            pairs,
+            outcome,
+        };
         let lines = trial.lines();
         assert!(lines.iter().all(|line| line.chars().count() <= 100), "{lines:#?}");
         let text = lines.join("\n");
@@ -272,11 +222,8 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        let uncorked = Trial { option: Tried::Uncork, ..trial };
-        let text = uncorked.lines().join("\n");
-        for part in ["TRIED no TCP_CORK on 2", "held a write  ", "clear TCP_CORK in the program", "are not corked: 1."]
-        {
-            assert!(text.contains(part), "{part}: {text}");
-        }
+        assert!(text.contains("as they were before"), "{text}");
+        let text = Trial { stuck: 2, ..trial }.lines().join("\n");
+        assert!(text.contains("Sockets that still have it") && !text.contains("as they were before"), "{text}");
     }
 }

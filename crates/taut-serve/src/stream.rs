@@ -197,7 +197,7 @@ impl<'a> Worker<'a> {
             if whole == 0 {
                 continue;
             }
-            self.shared.config.faults.wait(self.began, &self.shared.ending.flag());
+            self.shared.config.faults.wait(self.began, self.shared.ending.flag());
             send(self.link, &buffer[..whole], &self.bounds)?;
             buffer.copy_within(whole..filled, 0);
             filled -= whole;

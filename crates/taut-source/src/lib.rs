@@ -5,7 +5,7 @@
 //! - [`is_own_address`]: whether an address is this host's.
 //! - [`Options`]: options that no list of sockets has, read from a descriptor borrowed for that moment.
 //! - [`Sampler`]: looks again and again, and books the time of each socket to holders.
-//! - [`Trying`]: `TCP_NODELAY` or no `TCP_CORK` on sockets of running programs, for a while; nothing else here
+//! - [`Trying`]: `TCP_NODELAY` on sockets of running programs, for a while; nothing else here
 //!   changes anything.
 //! - [`counting`]: what befalls connections between two looks, counted in the kernel event by event.
 //! - [`trace`]: the sockets of running programs, event by event, through programs in the kernel.
@@ -26,4 +26,4 @@ pub use own::is_own_address;
 pub use owners::{Owner, Owners};
 pub use sampler::{Reason, Sampler, Seen};
 pub use socket::{AcceptQueue, Socket, SocketId, State};
-pub use trial::{Change, Settings, Trying};
+pub use trial::{Settings, Trying};

@@ -49,15 +49,6 @@ pub(crate) fn set_no_delay(owner: &Owner, inode: u32, is_on: bool) -> Result<()>
     sockopt::set_tcp_nodelay(lend(owner, inode)?, is_on)
 }
 
-/// Sets `TCP_CORK` of another program's socket, or clears it. To clear it sends what the cork holds.
-///
-/// # Errors
-///
-/// As [`Options::read`].
-pub(crate) fn set_cork(owner: &Owner, inode: u32, is_on: bool) -> Result<()> {
-    sockopt::set_tcp_cork(lend(owner, inode)?, is_on)
-}
-
 /// A second descriptor of a socket that a program has open, for a moment.
 pub(crate) fn lend(owner: &Owner, inode: u32) -> Result<OwnedFd> {
     let process = pidfd_open(Pid::from_raw(owner.pid).ok_or(Errno::SRCH)?, PidfdFlags::empty())?;

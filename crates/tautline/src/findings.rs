@@ -36,13 +36,9 @@ fn of_loss(loss: &WatchedLoss) -> Finding {
         many => format!("{} connections", units::count(many)),
     };
     let peer = loss.worst_peer_program.as_ref().map_or_else(String::new, |peer| format!(" ({peer})"));
-    let option = match loss.place.cause.as_str() {
-        nagle::CAUSE => Some(" --try nodelay` tries it"),
-        "cork" => Some(" --try uncork` tries it"),
-        _ => None,
-    };
     let trace = loss.place.pid.map(|pid| {
-        let rest = option.unwrap_or("` shows each wait");
+        let is_nagle = loss.place.cause == nagle::CAUSE;
+        let rest = if is_nagle { " --try nodelay` tries it" } else { "` shows each wait" };
         format!(" `sudo taut trace --pid {pid}{rest}.")
     });
     Finding {
@@ -465,7 +461,7 @@ mod tests {
         assert_eq!((found.summary.as_str(), found.cost_ns, found.share), ("It waits.", 7, 0.5));
         assert_eq!(found.on, "db (7), client of 192.0.2.1:80, 2 connections");
         assert_eq!(found.remedy, "Read sooner. `sudo taut trace --pid 7` shows each wait.");
-        assert!(of_loss(&loss("cork", Some(7))).remedy.ends_with("`sudo taut trace --pid 7 --try uncork` tries it."));
+        assert!(of_loss(&loss(nagle::CAUSE, Some(7))).remedy.ends_with("taut trace --pid 7 --try nodelay` tries it."));
         assert_eq!(of_loss(&loss(nagle::CAUSE, None)).remedy, "Read sooner.");
     }
 

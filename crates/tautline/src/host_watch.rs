@@ -196,9 +196,7 @@ impl HostWatch {
 fn places(sampler: &Sampler, threshold: f64) -> (BTreeMap<WatchedPlace, Vec<Loss<'_>>>, Counts) {
     let mut places: BTreeMap<WatchedPlace, Vec<Loss<'_>>> = BTreeMap::new();
     let mut counts = Counts::default();
-    // Connections of this program are none of the host's: a survey has some of its own.
-    let own = std::process::id().cast_signed();
-    for seen in sampler.seen().filter(|seen| seen.owner.as_ref().is_none_or(|owner| owner.pid != own)) {
+    for seen in sampler.seen().filter(|seen| !is_own(sampler, seen)) {
         if seen.last.state != State::Listen {
             counts.connections += 1;
             counts.active += u64::from(is_active(seen));
@@ -218,6 +216,13 @@ fn places(sampler: &Sampler, threshold: f64) -> (BTreeMap<WatchedPlace, Vec<Loss
         }
     }
     (places, counts)
+}
+
+/// Connections of this program are none of the host's: a survey has some of its own, and the page for collectors some
+/// that it has not accepted yet.
+fn is_own(sampler: &Sampler, seen: &Seen) -> bool {
+    let to = || sampler.program_at(seen.last.local).filter(|_| seen.last.is_unaccepted());
+    seen.owner.as_ref().or_else(to).is_some_and(|owner| owner.pid == std::process::id().cast_signed())
 }
 
 #[derive(Default)]

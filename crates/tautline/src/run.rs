@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anstream::{AutoStream, ColorChoice};
 use indicatif::{ProgressBar, ProgressStyle};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use taut_link::{Endpoint, clock};
 use taut_measure::{Interrupt, floor, host_facts};
 use taut_record::{Ended, FORMAT_VERSION, HostFacts, Recording, Row};
@@ -91,14 +92,23 @@ impl Run {
     }
 }
 
-/// Set by Ctrl-C and SIGTERM. A second one while the first is being honoured ends the process at once.
+/// Set by Ctrl-C and Ctrl-\\, SIGTERM, and the end of the terminal unless that is ignored, as under nohup(1). A second
+/// one while the first is being honoured ends the process at once.
 pub(crate) fn interrupt_on_signals() -> anyhow::Result<Interrupt> {
     let interrupt = Interrupt::default();
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+    let hang_up = (!ignores_hang_up()).then_some(SIGHUP);
+    for signal in [SIGINT, SIGQUIT, SIGTERM].into_iter().chain(hang_up) {
         signal_hook::flag::register_conditional_shutdown(signal, exit::Code::Interrupted as i32, interrupt.flag())?;
         signal_hook::flag::register(signal, interrupt.flag())?;
     }
     Ok(interrupt)
+}
+
+/// By the mask of `SigIgn` (proc_pid_status(5)), in which SIGHUP is the lowest bit.
+fn ignores_hang_up() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
 /// From now on the end of stdin is an interrupt.

@@ -5,13 +5,13 @@
 mod support;
 mod trace_support;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-use rustix::net::sockopt::{set_socket_recv_buffer_size, set_tcp_cork, tcp_cork};
+use rustix::net::sockopt::set_socket_recv_buffer_size;
 use serde_json::{Value, json};
 use support::{Serve, is_root, parse, skip, taut, text, tracks};
 use trace_support::{Traced, adds_up, has_gap, may_trace, sent_by, verdict};
@@ -327,75 +327,31 @@ fn what_nodelay_is_worth_is_proven_on_the_live_socket_which_is_as_before_then() 
     assert_eq!((document["trial"]["outcome"].as_str(), is_off), (Some("nothing_held"), true));
 }
 
-/// Whether the sockets of a process that have not `TCP_NODELAY` are corked.
-fn corked(pid: u32) -> Vec<bool> {
-    let output = taut().args(["sockets", "--json", "--time", "0s", "--pid", &pid.to_string()]).output().unwrap();
-    let document = parse(&output);
-    let sockets = document["sockets"].as_array().unwrap().iter();
-    sockets.filter(|row| row["nodelay"] == false).filter_map(|row| row["cork"].as_bool()).collect()
-}
-
+/// As when a terminal is closed, or a connection of ssh(1) breaks.
 #[test]
-fn what_a_forgotten_cork_costs_is_proven_on_the_live_socket_which_is_corked_again_then() {
-    let test = "what_a_forgotten_cork_costs_is_proven_on_the_live_socket_which_is_corked_again_then";
-    if !may_trace(test) {
+fn a_trial_whose_terminal_goes_puts_back_what_it_changed_and_reports() {
+    const NAME: &str = "a_trial_whose_terminal_goes_puts_back_what_it_changed_and_reports";
+    if !may_trace(NAME) {
         return;
     }
     if !is_root() {
-        return skip(test, "root sets the options of others");
-    }
-    let mut demo = taut().args(["demo", "--case", "cork"]).stdout(Stdio::piped()).spawn().unwrap();
-    BufReader::new(demo.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
-    let pid = demo.id().to_string();
-    let output = taut().args(["trace", "--pid", &pid, "--json", "--try", "uncork"]).output().unwrap();
-    let corked = corked(demo.id());
-    demo.kill().unwrap();
-    demo.wait().unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let trial = &parse(&output)["trial"];
-    assert_eq!(
-        (trial["outcome"].as_str(), trial["option"].as_str()),
-        (Some("proven"), Some("no TCP_CORK")),
-        "{trial:#}"
-    );
-    assert_eq!((trial["sockets"].as_u64(), corked), (Some(1), vec![true]), "{trial:#}");
-}
-
-/// A cork that came back after the program has cleared its own would hold what it writes next.
-#[test]
-fn a_cork_that_the_program_clears_itself_is_left_to_it() {
-    if !may_trace("a_cork_that_the_program_clears_itself_is_left_to_it") {
-        return;
+        return skip(NAME, "root sets the options of others");
     }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (mut server, _) = listener.accept().unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let port = client.local_addr().unwrap().port().to_string();
-    let is_over = std::sync::atomic::AtomicBool::new(false);
-    let output = thread::scope(|scope| {
-        scope.spawn(move || {
-            let mut request = [0; 64];
-            while server.read_exact(&mut request).is_ok() && server.write_all(b"answered").is_ok() {}
-        });
-        let (client, is_over) = (&mut client, &is_over);
-        scope.spawn(move || {
-            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
-                set_tcp_cork(&*client, true).unwrap();
-                client.write_all(&[1; 16]).unwrap();
-                client.write_all(&[2; 48]).unwrap();
-                sleep(Duration::from_millis(20));
-                set_tcp_cork(&*client, false).unwrap();
-                client.read_exact(&mut [0; 8]).unwrap();
-            }
-            client.shutdown(std::net::Shutdown::Write).unwrap();
-        });
-        let output =
-            taut().args(["trace", "--port", &port, "--json", "--try", "uncork", "--for", "3s"]).output().unwrap();
-        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
-        output
-    });
-    let trial = &parse(&output)["trial"];
-    assert_eq!((trial["outcome"].as_str(), tcp_cork(&client).unwrap()), (Some("no_socket"), false), "{trial:#}");
+    let arguments = ["trace", "--port", &port, "--json", "--try", "nodelay", "--for", "60s"];
+    let child = taut().args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let patience = std::time::Instant::now() + Duration::from_secs(30);
+    while !client.nodelay().unwrap() {
+        assert!(std::time::Instant::now() < patience, "no span with it began");
+        sleep(Duration::from_millis(10));
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::HUP).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert!(!client.nodelay().unwrap());
+    assert_eq!(parse(&output)["ended"], "interrupted");
 }
 
 #[test]

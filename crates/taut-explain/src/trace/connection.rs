@@ -354,7 +354,6 @@ impl Connection {
             self.tally.largest_window = self.tally.largest_window.max(window);
             self.tally.least_window = Some(self.tally.least_window.map_or(window, |least| least.min(window)));
         }
-        self.tally.corked[usize::from(state.cork == Some(true))] += 1;
         self.state = Some(state);
         if let Some(held) = self.holder() {
             if held == Holder::DeviceQueue {

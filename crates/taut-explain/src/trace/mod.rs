@@ -46,8 +46,6 @@ use crate::engine::{Allowance, Causes, Held};
 
 /// So many connections with the same ends are told apart.
 const MOST_ALIKE: usize = 64;
-/// One write, and its message may not be at its end.
-const FEWEST_CORKED: u64 = 2;
 /// Writes that wait for their last byte to leave, over all connections: 4 MiB. Of more the earliest of the same
 /// connection are not followed.
 const MOST_WAITING: usize = 1 << 18;
@@ -107,15 +105,6 @@ pub struct Written {
     pub held_writes: u64,
     /// Time in which something was held, over all connections, by holder in the order of [`Holder::ALL`].
     pub held_ns: [u64; Holder::ALL.len()],
-}
-
-/// How `TCP_CORK` was seen on a connection.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Corked {
-    /// It was set in each state seen so far, over several writes: the program does not clear it after a message.
-    pub is_forgotten: bool,
-    /// States in which it was set.
-    pub states: u64,
 }
 
 impl Written {
@@ -216,18 +205,6 @@ impl Trace {
         let mut written = self.closed;
         self.connections.iter().flatten().for_each(|connection| written.add(connection));
         written
-    }
-
-    /// Open connections that were corked in some state, each as the end that is traced and the other one.
-    pub fn corks(&self) -> HashMap<(Address, Address), Corked> {
-        let connections = self.connections.iter().flatten().filter(|connection| connection.tally.corked[1] > 0);
-        let corked = connections.filter_map(|connection| {
-            let FlowKey::Tcp(own, peer) = connection.flow.key else { return None };
-            let tally = &connection.tally;
-            let is_forgotten = tally.writes >= FEWEST_CORKED && tally.corked[0] == 0;
-            Some(((own, peer), Corked { is_forgotten, states: tally.corked[1] }))
-        });
-        corked.collect()
     }
 
     /// Something began no later than then.

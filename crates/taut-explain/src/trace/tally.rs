@@ -48,8 +48,6 @@ pub(super) struct Tally {
     pub(super) by_other: u64,
     /// Times that records were lost.
     pub(super) gaps: u64,
-    /// States that were seen without `TCP_CORK`, and with it.
-    pub(super) corked: [u64; 2],
     pub(super) largest_window: u32,
     pub(super) least_window: Option<u32>,
     /// The last state in which each holder stood that is told with its state.

@@ -429,23 +429,6 @@ proptest! {
     }
 }
 
-#[test]
-fn only_a_cork_that_was_there_in_each_state_is_a_forgotten_one() {
-    let corked = |cork: Option<bool>, writes: u64| {
-        let mut story = Story::new();
-        for number in 0..writes {
-            let at = 10 * number;
-            story.stamp(at, Stamp::WriteBegin, (number, number)).stamp(at, Stamp::WriteEnd, (number, number + 1));
-            story.state(at, SocketState { cork: Some(true), unsent_bytes: 1, ..SocketState::default() });
-        }
-        story.state(100, SocketState { cork, ..SocketState::default() });
-        story.0.corks().values().map(|corked| (corked.is_forgotten, corked.states)).collect::<Vec<_>>()
-    };
-    assert_eq!((corked(Some(true), 2), corked(Some(true), 1)), (vec![(true, 3)], vec![(false, 2)]));
-    assert_eq!((corked(Some(false), 9), corked(None, 9)), (vec![(false, 9)], vec![(false, 9)]));
-    assert_eq!(corked(Some(false), 0), []);
-}
-
 /// With as many short connections as one likes the pictures stay as small as allowed, and what is not drawn is counted.
 #[test]
 fn pictures_of_many_connections_are_bounded() {

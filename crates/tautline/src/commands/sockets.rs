@@ -128,7 +128,12 @@ fn trouble_with(pid: i32) -> anyhow::Result<Option<(Code, String)>> {
         Ok(theirs) => theirs,
         // One that ended and that its parent has not waited for has no namespace.
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Ok(Some((Code::Usage, format!("process {pid} has ended"))));
+            let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+            let text = match threads {
+                0 | 1 => format!("process {pid} has ended"),
+                _ => format!("the main thread of process {pid} has ended, and only it has what is looked at here"),
+            };
+            return Ok(Some((Code::Usage, text)));
         }
         Err(_) => {
             let text = format!("the descriptors of process {pid} may not be looked at: run it as its user, or as root");

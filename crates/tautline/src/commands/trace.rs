@@ -53,7 +53,6 @@ use crate::{input, output, run};
   sudo taut trace -- curl -s http://server/  from a program's start to its end
   sudo taut trace --fail-on nagle_delayed_ack=1% -- ./tests.sh  code 3 if a test waits for that
   sudo taut trace --pid 4711 --try nodelay  would TCP_NODELAY help it? Sets it in turn, and puts it back
-  sudo taut trace --pid 4711 --try uncork  the same for a TCP_CORK that it never clears
   sudo taut trace --pid 4711 --for 5s --html slow.html  a page: who held the data when, with what was seen
   sudo taut trace --pid 4711 --for 5s --perfetto slow.json  the same for ui.perfetto.dev
   sudo taut trace --pid 4711 --for 5s --events slow.events  for later: `taut explain slow.events`
@@ -257,9 +256,8 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
         (Some(choice), Some(time)) => Some(Running::start(choice, args.port, time, clock::now())?),
         _ => None,
     };
-    if let Some(choice) = args.choice {
-        let done = choice.in_words();
-        anstream::eprintln!("taut: {done} on its connections every now and then, and puts it back");
+    if args.choice.is_some() {
+        anstream::eprintln!("taut: sets TCP_NODELAY on its connections every now and then, and puts it back");
     }
     let mut has_ended = false;
     let mut live = Live::start(&what, !args.command.is_empty(), clock::now());
@@ -297,7 +295,7 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
         }
     }
     drop(live);
-    let trial = trial.map(|trial| trial.finish(&trace));
+    let trial = trial.map(|trial| trial.finish());
     let stopped = clock::now();
     // A trace without an end of its own is complete when its user ends it.
     let is_partial = interrupt.is_set() && !has_ended && (end.is_some() || !args.command.is_empty());

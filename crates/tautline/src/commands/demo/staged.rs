@@ -142,10 +142,8 @@ fn lines(case: Case, pid: u32, port: u16) -> Vec<String> {
         format!("taut sockets --pid {pid}"),
         format!("sudo taut trace --pid {pid} --for 5s"),
     ];
-    match case {
-        Case::Nagle => lines.push(format!("sudo taut trace --pid {pid} --try nodelay")),
-        Case::Cork => lines.push(format!("sudo taut trace --pid {pid} --try uncork")),
-        Case::SlowReader => {}
+    if case == Case::Nagle {
+        lines.push(format!("sudo taut trace --pid {pid} --try nodelay"));
     }
     lines.push(format!("sudo tcpdump -i lo -U -w - -c 200 port {port} | taut explain -"));
     lines
