@@ -351,7 +351,7 @@ fn a_trial_whose_terminal_goes_puts_back_what_it_changed_and_reports() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
     assert!(!client.nodelay().unwrap());
-    assert_eq!(parse(&output)["ended"], "interrupted");
+    assert_eq!(parse(&output)["ended"]["how"], "interrupted");
 }
 
 #[test]
