@@ -182,6 +182,13 @@ pub enum L2cap {
         /// ACL packets that it takes.
         of: u16,
     },
+    /// Whether the controller may have packets that the log lacks: of before the log, or of before a loss.
+    Hidden {
+        /// Of this link.
+        of_link: bool,
+        /// Of any link that takes the same buffers.
+        of_any: bool,
+    },
     /// What the link is like from now on.
     Link(RadioLink),
     /// Packets are missing from the log before this, of whatever channel and kind.

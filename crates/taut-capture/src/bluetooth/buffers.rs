@@ -4,6 +4,7 @@ use taut_event::{Direction, L2cap, Sink};
 
 use super::Bluetooth;
 use super::channel::Channel;
+use super::hidden::Hidden;
 use super::out::{NO_BYTES, Out};
 
 impl Bluetooth {
@@ -13,8 +14,7 @@ impl Bluetooth {
             adapter.in_use = [0; 2];
             for link in &mut adapter.links {
                 link.queue.clear();
-                link.is_queue_whole = false;
-                link.lost_at = Some(out.place.at.as_nanos());
+                (link.hidden, link.is_lossy) = (Some(Hidden::new(out.place.at.as_nanos())), true);
                 (link.current, link.is_amid) = ([None; 2], [true; 2]);
                 for stream in link.streams.lost() {
                     let of = (adapter.index, link.handle, Some(stream.ends));
@@ -30,16 +30,19 @@ impl Bluetooth {
             out.tell(channel.flow, Direction::Forward, L2cap::Lost, NO_BYTES);
         }
         self.buffers(out);
+        (0..self.adapters.len()).for_each(|adapter| self.hidden(adapter, out));
     }
 
     /// The controller has one more packet.
     pub(super) fn taken(&mut self, adapter: usize, index: usize, slot: Option<usize>, out: &mut Out<'_, impl Sink>) {
-        let adapter = &mut self.adapters[adapter];
-        let pool = adapter.pool(adapter.links[index].is_classic);
-        if !adapter.links[index].queued(slot) {
-            adapter.in_use[pool] = adapter.in_use[pool].saturating_add(1);
+        let owner = &mut self.adapters[adapter];
+        let (pool, at) = (owner.pool(owner.links[index].is_classic), out.place.at.as_nanos());
+        owner.links[index].moves(at, false);
+        if !owner.links[index].queued(slot, at) {
+            owner.in_use[pool] = owner.in_use[pool].saturating_add(1);
         }
         self.buffers(out);
+        self.hidden(adapter, out);
     }
 
     /// Tells the channels when the controller's buffers have become full, or are no longer.
@@ -62,13 +65,18 @@ impl Bluetooth {
     }
 
     pub(super) fn completed(&mut self, adapter: usize, handle: u16, packets: u16, out: &mut Out<'_, impl Sink>) {
-        let Some(link) = self.adapters[adapter].links.iter_mut().find(|link| link.handle == handle) else { return };
+        let at = out.place.at.as_nanos();
+        let owner = &mut self.adapters[adapter];
+        let Some(link) = owner.links.iter_mut().find(|link| link.handle == handle) else { return };
         let count = usize::from(packets).min(link.queue.len());
         let mut done: Vec<Option<usize>> = link.queue.drain(..count).collect();
+        link.moves(at, packets > 0);
         // More than went: some packets are not in the log, and what was told of others may have been of these.
-        let is_missing = link.is_queue_whole && count < packets.into();
+        let is_missing = link.hidden.is_none() && count < packets.into();
+        if is_missing {
+            link.hidden = Some(Hidden::new(at));
+        }
         let is_classic = link.is_classic;
-        let owner = &mut self.adapters[adapter];
         let (pool, number) = (owner.pool(is_classic), owner.index);
         owner.in_use[pool] = owner.in_use[pool].saturating_sub(count as u16);
         done.sort_unstable();

@@ -6,6 +6,7 @@ use taut_air::l2cap::Reassembly;
 use taut_event::RadioLink;
 
 use super::avdtp::Streams;
+use super::hidden::Hidden;
 
 /// So many packets are remembered until the controller tells that they went.
 const MOST_QUEUED: usize = 4096;
@@ -53,10 +54,12 @@ pub(super) struct Link {
     pub(super) is_mode_told: bool,
     /// The slots of the channels whose packets the controller has, oldest first.
     pub(super) queue: VecDeque<Option<usize>>,
-    /// Whether that is all it has: the log has the link's begin, and no packets were lost since.
-    pub(super) is_queue_whole: bool,
-    /// When packets of the log were lost, in nanoseconds.
-    pub(super) lost_at: Option<u64>,
+    /// Whether it may have more, which the log lacks.
+    pub(super) hidden: Option<Hidden>,
+    /// What its channels were told of that: of this link, and of any that takes the same buffers.
+    pub(super) hidden_told: [bool; 2],
+    /// Whether packets of the log were lost.
+    pub(super) is_lossy: bool,
     pub(super) signalling: [Reassembly; 2],
     pub(super) current: [Option<Current>; 2],
     /// Whether a PDU may be under way of which the log lacks the begin.
@@ -99,8 +102,9 @@ impl Link {
             facts,
             is_mode_told: true,
             queue: VecDeque::new(),
-            is_queue_whole: false,
-            lost_at: None,
+            hidden: None,
+            hidden_told: [false; 2],
+            is_lossy: false,
             signalling: Default::default(),
             current: [None; 2],
             is_amid: [true; 2],
@@ -110,12 +114,17 @@ impl Link {
         }
     }
 
+    /// The log has its begin.
+    pub(super) const fn begins(&mut self) {
+        (self.facts.from_start, self.hidden, self.is_amid) = (true, None, [false; 2]);
+    }
+
     /// Remembers a packet, and tells whether the oldest one had to be forgotten for it.
-    pub(super) fn queued(&mut self, slot: Option<usize>) -> bool {
+    pub(super) fn queued(&mut self, slot: Option<usize>, at: u64) -> bool {
         let is_many = self.queue.len() == MOST_QUEUED;
         if is_many {
             self.queue.pop_front();
-            self.is_queue_whole = false;
+            self.hidden = Some(Hidden::new(at));
         }
         self.queue.push_back(slot);
         is_many

@@ -10,6 +10,7 @@ mod classic;
 pub(crate) mod crossing;
 mod enhanced;
 mod hci;
+mod hidden;
 mod link;
 pub(crate) mod links;
 mod mux;
@@ -32,6 +33,7 @@ use avdtp::{AVDTP_PSM, Streams};
 use channel::{Channel, Part};
 pub(crate) use hci::is_hci;
 use hci::{Record, Told};
+use hidden::Hidden;
 use link::{Adapter, Current, Link};
 use out::{ACL_HEADER, NO_BYTES, Out, Place};
 use rfcomm::RFCOMM_PSM;
@@ -44,8 +46,6 @@ const CLASSIC_SIGNALLING_CID: u16 = 1;
 const L2CAP_HEADER: usize = 4;
 /// A slot of BR/EDR, in which Mode Change has intervals (Core Specification, Vol 4, Part E, section 7.7.20).
 const SLOT_NS: u64 = 625_000;
-/// A controller hardly has packets for longer.
-const STAYS_NS: u64 = 1_000_000_000;
 /// So many channels are followed at once.
 pub(crate) const MOST_CHANNELS: usize = 256;
 /// So many adapters and links are followed.
@@ -130,6 +130,7 @@ impl Bluetooth {
             }
             None => return,
         };
+        self.hidden(adapter, out);
         match view {
             PacketView::Acl(_) if out.kept.is_some_and(|kept| kept < ACL_HEADER) => out.counts.hci_cut += 1,
             PacketView::Acl(acl) => {
@@ -138,7 +139,10 @@ impl Bluetooth {
                 self.acl(adapter, (acl.handle, way, begins), acl.data, out);
             }
             PacketView::Event { .. } if out.is_cut() => out.counts.hci_cut += 1,
-            PacketView::Event { .. } => self.told(adapter, hci::event(view), out),
+            PacketView::Event { .. } => {
+                self.told(adapter, hci::event(view), out);
+                self.hidden(adapter, out);
+            }
             PacketView::Command { .. } => {}
         }
     }
@@ -154,7 +158,9 @@ impl Bluetooth {
             self.gone(adapter, oldest, Closed::Evicted, out);
         }
         let links = &mut self.adapters[adapter].links;
-        links.push(Link::new(handle));
+        let mut link = Link::new(handle);
+        link.hidden = Some(Hidden::new(out.place.at.as_nanos()));
+        links.push(link);
         links.len() - 1
     }
 
@@ -192,6 +198,9 @@ impl Bluetooth {
             self.changed(adapter, handle, out, |_| ());
         }
         let link = &mut self.adapters[adapter].links[index];
+        if !is_sent {
+            link.hears();
+        }
         let is_classic = link.is_classic;
         let signalling = if is_classic { CLASSIC_SIGNALLING_CID } else { SIGNALLING_CID };
         let kept = out.kept_of(data.len());
@@ -260,6 +269,7 @@ impl Bluetooth {
         let flow = channel.flow;
         if channel.lacks_before(w, &part) {
             channel.lost();
+            self.adapters[adapter].links[index].hidden = Some(Hidden::new(out.place.at.as_nanos()));
             out.tell(flow, Direction::Forward, L2cap::Lost, NO_BYTES);
         }
         let (acl, bytes) = channel.packet(w, &part);
@@ -397,9 +407,8 @@ impl Bluetooth {
         // A channel that no request opens may have been there before. One that is new shares the controller with
         // packets of others, of which those that the log lacks go first.
         let is_of_before = matches!(kind, Kind::Att | Kind::Dynamic(_) | Kind::Unopened(_));
-        let is_lossy = link
-            .lost_at
-            .is_some_and(|lost_at| is_of_before || out.place.at.as_nanos().saturating_sub(lost_at) < STAYS_NS);
+        let is_lossy = link.is_lossy && (is_of_before || link.hidden.is_some());
+        let (of_link, of_any) = (link.hidden.is_some(), owner.hides(link.is_classic));
         let facts = link.facts;
         let pool = owner.pool(link.is_classic);
         let (in_use, of) = (owner.in_use[pool], owner.buffers(pool));
@@ -410,6 +419,9 @@ impl Bluetooth {
         }
         if is_lossy {
             out.tell(flow, Direction::Forward, L2cap::Lost, NO_BYTES);
+        }
+        if is_lossy || of_any {
+            out.tell(flow, Direction::Forward, L2cap::Hidden { of_link, of_any }, NO_BYTES);
         }
         slot
     }
@@ -455,14 +467,14 @@ impl Bluetooth {
                 link.facts.interval_ns = u64::from(interval) * 1_250_000;
                 link.facts.latency = latency;
                 link.facts.is_central = Some(is_central);
-                (link.facts.from_start, link.is_queue_whole, link.is_amid) = (true, true, [false; 2]);
+                link.begins();
             }
             Told::ClassicConnected { handle, peer } => {
                 self.gone(adapter, handle, Closed::Replaced, out);
                 let index = self.link(adapter, handle, out);
                 let link = &mut self.adapters[adapter].links[index];
                 (link.is_classic, link.peer) = (true, Some(peer));
-                (link.facts.from_start, link.is_queue_whole, link.is_amid) = (true, true, [false; 2]);
+                link.begins();
             }
             Told::Disconnected { handle } => self.gone(adapter, handle, Closed::Over, out),
             Told::Updated { handle, interval, latency } => self.changed(adapter, handle, out, |facts| {

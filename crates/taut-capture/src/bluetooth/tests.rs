@@ -31,6 +31,8 @@ impl Sink for Told {
     }
 }
 
+const NONE_HIDDEN: L2cap = L2cap::Hidden { of_link: false, of_any: false };
+
 /// LE Connection Complete of handle 64, and Connection Complete of it.
 const LE_LINK: [u8; 22] = [4, 0x3e, 19, 1, 0, 0x40, 0, 1, 0, 1, 2, 3, 4, 5, 6, 24, 0, 0, 0, 42, 0, 0];
 const CLASSIC_LINK: [u8; 14] = [4, 0x03, 11, 0, 0x40, 0, 1, 2, 3, 4, 5, 6, 1, 0];
@@ -301,4 +303,84 @@ fn a_channel_that_was_not_seen_before_a_loss_is_told_of_it() {
         log.acl(false, false, &notifies);
         assert_eq!(losses(&log), usize::from(is_lossy));
     }
+}
+
+/// What was told last of packets that the log lacks.
+fn hidden(log: &Log) -> L2cap {
+    let told = log.told.0.iter().rev().find(|what| matches!(what, L2cap::Hidden { .. }));
+    told.copied().unwrap_or(NONE_HIDDEN)
+}
+
+const ALL_HIDDEN: L2cap = L2cap::Hidden { of_link: true, of_any: true };
+
+/// The controller's queue is that of the link, whatever channels its packets are of; one goes every 50 ms.
+#[test]
+fn packets_of_before_are_hidden_until_the_controller_is_seen_without_any() {
+    for begin in [None, Some(&LE_LINK[..]), Some(&CLASSIC_LINK[..])] {
+        let mut log = Log::new();
+        if let Some(link) = begin {
+            log.event(link);
+            log.sends();
+            log.completed(1);
+            assert_eq!(hidden(&log), NONE_HIDDEN);
+            log.lost = 1;
+        }
+        for _ in 0..100 {
+            log.sends();
+            log.frame += 48;
+            log.completed(1);
+            assert_eq!(hidden(&log), ALL_HIDDEN, "{begin:?}");
+        }
+        // It has a packet, however long: then the link is over or nearly so.
+        log.sends();
+        log.frame += 5_000;
+        log.completed(1);
+        log.frame += 900;
+        log.sends();
+        assert_eq!(hidden(&log), ALL_HIDDEN, "{begin:?}");
+        log.completed(1);
+        log.frame += 1_100;
+        log.sends();
+        assert_eq!(hidden(&log), NONE_HIDDEN, "{begin:?}");
+        // More is through than went, after all.
+        log.completed(2);
+        assert_eq!((hidden(&log), log.told.0.last()), (ALL_HIDDEN, Some(&ALL_HIDDEN)), "{begin:?}");
+    }
+}
+
+/// A link whose peer is out of reach goes nowhere, and has its buffers until its supervision timeout.
+#[test]
+fn what_a_link_without_a_sign_of_its_peer_has_may_be_hidden_longer() {
+    for is_peer_heard in [false, true] {
+        let mut log = Log::new();
+        log.event(&LE_LINK);
+        log.sends();
+        log.completed(1);
+        log.lost = 1;
+        log.event(&[4, 0x0e, 4, 1, 0, 0, 0]);
+        if is_peer_heard {
+            log.acl(true, false, &[1, 0, 0x41, 0, 9]);
+        }
+        log.frame += 2_000;
+        log.sends();
+        assert_eq!(hidden(&log) == NONE_HIDDEN, is_peer_heard);
+        // Another link takes the same buffers.
+        log.event(&[&LE_LINK[..5], &[0x41], &LE_LINK[6..]].concat());
+        log.packet(false, &[2, 0x41, 0, 5, 0, 1, 0, 0x41, 0, 9]);
+        assert_eq!(hidden(&log) == L2cap::Hidden { of_link: false, of_any: true }, !is_peer_heard);
+        // The first one is over.
+        log.event(&[4, 0x05, 4, 0, 0x40, 0, 8]);
+        assert_eq!(hidden(&log), NONE_HIDDEN);
+    }
+}
+
+/// LE Read Buffer Size: two packets.
+#[test]
+fn a_controller_that_is_full_of_what_the_log_has_hides_nothing() {
+    let mut log = Log::new();
+    log.event(&[4, 0x0e, 7, 1, 0x02, 0x20, 0, 251, 0, 2]);
+    log.sends();
+    assert_eq!(hidden(&log), ALL_HIDDEN);
+    log.sends();
+    assert_eq!(hidden(&log), NONE_HIDDEN);
 }

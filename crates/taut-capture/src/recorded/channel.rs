@@ -98,6 +98,7 @@ pub(super) fn write_event(what: &L2cap, bytes: ByteRange, line: &mut String) -> 
         L2cap::Media { sequence, timestamp } => write!(line, " media {sequence} {timestamp}"),
         L2cap::Stream { hz } => write!(line, " stream {hz}"),
         L2cap::Buffers { in_use, of } => write!(line, " buffers {in_use} {of}"),
+        L2cap::Hidden { of_link, of_any } => write!(line, " hidden {} {}", flag(*of_link), flag(*of_any)),
         L2cap::Link(link) => {
             let central = link.is_central.map_or(2, flag);
             let ([a, b], [c, d]) = (link.phy, link.length);
@@ -133,6 +134,7 @@ pub(super) fn read_event<'t>(fields: &mut impl Iterator<Item = &'t str>) -> Opti
         "media" => L2cap::Media { sequence: number(fields)?, timestamp: number(fields)? },
         "stream" => L2cap::Stream { hz: number(fields)? },
         "buffers" => L2cap::Buffers { in_use: number(fields)?, of: number(fields)? },
+        "hidden" => L2cap::Hidden { of_link: flag(fields)?, of_any: flag(fields)? },
         "link" => L2cap::Link(RadioLink {
             // An interval has 16 bits of 1.25 ms.
             interval_ns: number(fields).filter(|ns| *ns <= 65_535 * 1_250_000)?,

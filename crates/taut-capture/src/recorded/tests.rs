@@ -158,6 +158,7 @@ fn any_of_channel() -> impl Strategy<Value = L2cap> {
         any::<(u16, u32)>().prop_map(|(sequence, timestamp)| L2cap::Media { sequence, timestamp }),
         any::<u32>().prop_map(|hz| L2cap::Stream { hz }),
         any::<(u16, u16)>().prop_map(|(in_use, of)| L2cap::Buffers { in_use, of }),
+        any::<(bool, bool)>().prop_map(|(of_link, of_any)| L2cap::Hidden { of_link, of_any }),
         (any::<u16>(), any::<u16>(), any::<Option<bool>>(), any::<[u8; 2]>(), any::<[u16; 2]>(), any::<[bool; 2]>())
             .prop_map(|(interval, latency, is_central, phy, length, [is_encrypted, from_start])| {
                 let interval_ns = u64::from(interval) * 1_250_000;

@@ -5,7 +5,7 @@
 //! sending program; where other channels have taken all of the controller's buffers, nobody can tell whether the
 //! program had anything.
 
-use taut_event::{Channel as Kind, Direction as Way, FlowKey, Holder, RadioLink};
+use taut_event::{Channel as Kind, Direction as Way, FlowKey, Holder};
 
 use super::media::LATE_NS;
 use super::{Channel, Half};
@@ -34,15 +34,16 @@ const AWAKE: &str = "Leave sniff mode while data goes, or have a shorter sniff i
 
 impl Half {
     /// Who holds, and whether several packets wait in the controller.
-    pub(super) fn holder_classic(&self, link: &RadioLink) -> (Holder, bool) {
+    pub(super) fn holder_classic(&self) -> (Holder, bool) {
         if let Some(has_more) = self.has_more() {
             return self.holder_seen_classic(has_more);
         }
         let holder = match self.in_controller() {
             1.. => return (Holder::Air, self.in_controller() > 1),
+            0 if self.hides() => Holder::NotKnown,
             0 if self.is_dry() => Holder::RfcommCredits,
             0 if self.lacks_credits() || self.is_full() || !self.is_sent_here() => Holder::NotKnown,
-            0 if self.may_have_more(link) => Holder::NotKnown,
+            0 if self.hides_any() => Holder::NotKnown,
             0 => Holder::SendingProgram,
         };
         (holder, false)
@@ -176,6 +177,14 @@ impl Facts<'_> {
         Some(self.channel.link.sniff_ns).filter(|&interval| interval > 0 && (interval / 8..=interval).contains(&waited))
     }
 
+    /// What is held by nobody else, unless packets were hidden for long.
+    fn clear(&self) -> Judged {
+        match self.half.tally.hides_packets(self.whole_ns) {
+            true => unknown("whether the controller had packets that the log lacks", FROM_BEGIN),
+            false => (0, Verdict::Clear),
+        }
+    }
+
     /// Why credits, or what else may hold back, can't be told.
     fn without_credits(&self) -> Option<Judged> {
         let tally = &self.half.tally;
@@ -197,7 +206,7 @@ fn credits(facts: &Facts<'_>) -> Judged {
         return unknown;
     }
     if !facts.enough(Holder::RfcommCredits) {
-        return (0, Verdict::Clear);
+        return facts.clear();
     }
     let tally = &facts.half.tally;
     let mut evidence = Vec::from_iter(tally.ungranted.map(|ns| {
@@ -297,10 +306,7 @@ fn sending_program(facts: &Facts<'_>) -> Judged {
         return late_media(facts);
     }
     if !facts.enough(Holder::SendingProgram) {
-        return match facts.half.tally.hides_packets(facts.whole_ns) {
-            true => unknown("whether the controller had packets that the log lacks", FROM_BEGIN),
-            false => (0, Verdict::Clear),
-        };
+        return facts.clear();
     }
     facts.found(
         Holder::SendingProgram,

@@ -27,12 +27,6 @@ use crate::engine::{Breakdown, Episode};
 
 /// So many stretches wait at most for the completion that tells what they were.
 const MOST_PENDING: usize = 64;
-/// A controller of BR/EDR that has packets sends one in this time, where its link is not in sniff mode: in the next
-/// slots, unless others have them.
-const CLASSIC_DRAINS_NS: u64 = 15_000_000;
-/// One of LE does where the interval is not known: the longest one is 4 s (Core Specification, Vol 6, Part B,
-/// section 4.5.1), and hardly any is longer than this.
-const LE_DRAINS_NS: u64 = 1_000_000_000;
 /// So many packets in the controller when an event closed were more than it could send: the acknowledgement of
 /// the last one may come only with the next event.
 pub(super) const LEFT_OVER: usize = 2;
@@ -114,11 +108,9 @@ pub(crate) struct Half {
     pub(crate) program: Option<Box<Program>>,
     /// Most packets in the controller at once.
     pub(super) most_in_controller: usize,
-    /// Whether the controller was seen to have no packets of before the log, or of before a loss.
-    pub(super) has_settled: bool,
-    /// When a packet was last through.
-    through_at: u64,
-    /// Whether packets of the log were lost since then.
+    /// Whether the controller may have packets that the log lacks: of this link, and of any that takes its buffers.
+    hidden: (bool, bool),
+    /// Whether packets of the log were lost since one was seen.
     pub(super) is_adrift: bool,
     since: Option<(u64, u64)>,
     pub(crate) span_start: Option<u64>,
@@ -155,8 +147,7 @@ impl Half {
             newest: 0,
             program: None,
             most_in_controller: 0,
-            has_settled: false,
-            through_at: 0,
+            hidden: (false, false),
             is_adrift: false,
             since: None,
             span_start: None,
@@ -207,10 +198,9 @@ impl Half {
         let (holder, is_queued) = self.holder(is_peers, to_answer, (at, gap), link);
         self.since = Some((at, place));
         let part = Episode { from, to: at, places: (from_place, place) };
-        if holder == Holder::NotKnown && self.in_controller.is_empty() && self.may_have_more(link) {
+        if holder == Holder::NotKnown && self.hides_any() {
             self.tally.hidden_ns += part.length();
         }
-        self.has_settled |= self.is_drained(at, link);
         let longest = self.tally.silence.map_or(LONGEST_SUPERVISION_NS, |longest| longest.length());
         if self.is_sent_here && !self.in_controller.is_empty() && part.length() > longest {
             self.tally.silence = Some(part);
@@ -321,7 +311,6 @@ impl Half {
             self.in_controller.push_back((acl.length, at));
             self.bytes_in_controller += u64::from(acl.length);
             self.most_in_controller = self.most_in_controller.max(self.in_controller.len());
-            self.has_settled |= self.buffers > 0 && self.in_controller.len() >= usize::from(self.buffers);
             self.tally.peak_bytes = self.tally.peak_bytes.max(self.bytes_in_controller);
         }
     }
@@ -437,30 +426,29 @@ impl Half {
         self.give(Holder::SendingProgram, Holder::NotKnown);
     }
 
-    /// Whether a controller that had packets would have sent one by now.
-    fn is_drained(&self, at: u64, link: &RadioLink) -> bool {
-        let wait = match self.listens_ns(link).max(link.sniff_ns) {
-            0 if self.is_classic => CLASSIC_DRAINS_NS,
-            0 => LE_DRAINS_NS,
-            event => event + event / 4,
-        };
-        self.in_controller.is_empty() && at.saturating_sub(self.newest.max(self.through_at)) > wait
+    /// Whether the controller may have packets of this link that the log lacks.
+    pub(super) const fn hides(&self) -> bool {
+        self.is_sent_here && self.hidden.0
     }
 
-    /// Whether the controller may have packets that the log does not.
-    pub(super) const fn may_have_more(&self, link: &RadioLink) -> bool {
-        self.is_sent_here && !self.has_settled && (self.tally.is_lossy || !link.from_start)
+    /// Whether it may have such packets of any link that takes the same buffers.
+    pub(super) const fn hides_any(&self) -> bool {
+        self.is_sent_here && self.hidden.1
+    }
+
+    pub(super) const fn hidden(&mut self, of_link: bool, of_any: bool) {
+        self.hidden = (of_link, of_any);
     }
 
     /// Packets of the log are missing; on a channel with credits it is not known where SDUs begin, either.
-    pub(super) fn loses_packets(&mut self, at: u64) {
+    pub(super) fn loses_packets(&mut self) {
         if self.is_stopped {
             // That it may go on is perhaps among them.
             self.loses_credits();
         }
         self.lost();
         self.is_within_unknown_sdu = self.needs_credits;
-        (self.has_settled, self.through_at) = (false, at);
+        self.hidden = (true, true);
         self.media.lost();
     }
 
@@ -509,7 +497,6 @@ impl Half {
         for n in 0..packets {
             let Some((length, handed_over)) = self.in_controller.pop_front() else { break };
             any = true;
-            self.through_at = at;
             self.bytes_in_controller -= u64::from(length);
             self.tally.completed(handed_over, at);
             if n == 0 && count == 1 {

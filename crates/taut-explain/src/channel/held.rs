@@ -19,7 +19,7 @@ impl Half {
         }
         let is_dry = self.is_dry();
         if self.is_classic {
-            return self.holder_classic(link);
+            return self.holder_classic();
         }
         if !self.is_sent_here() {
             return (self.holder_there(is_dry, is_peers, to_answer, (at, gap), link), false);
@@ -28,14 +28,16 @@ impl Half {
             return self.holder_seen(has_more, is_peers);
         }
         let holder = match self.in_controller.len() {
-            0 if self.lacks_credits() || self.tally.is_turnless => Holder::NotKnown,
+            0 if self.hides() || self.lacks_credits() || self.tally.is_turnless => Holder::NotKnown,
             0 if is_dry => Holder::Credits,
             0 if is_peers => Holder::PeerTurn,
             // Of other channels: nobody can tell whether this one had anything to send.
-            0 if self.is_full() || self.may_have_more(link) => Holder::NotKnown,
+            0 if self.is_full() || self.hides_any() => Holder::NotKnown,
             0 => Holder::SendingProgram,
             _ if self.left_over >= LEFT_OVER => return (Holder::ConnectionInterval, true),
             _ if self.lacks_credits() => Holder::NotKnown,
+            // How many the last event left over is not known.
+            _ if self.hides() && (is_dry || self.is_full) => Holder::NotKnown,
             _ if is_dry => Holder::Credits,
             _ if self.is_full => Holder::ControllerBuffers,
             _ => Holder::ConnectionInterval,
@@ -114,6 +116,8 @@ impl Half {
             _ if is_peers => Holder::PeerTurn,
             // The question is not there yet.
             Some(Question { ahead: 1.., .. }) => Holder::PeerTurn,
+            // Nobody can tell whether it is.
+            Some(Question { is_behind_hidden: true, .. }) => Holder::NotKnown,
             // An answer that is made at once goes in the next event, behind all that the peer has sent before.
             Some(question) if is_within(1, gap.min(at.saturating_sub(question.since))) => Holder::ConnectionInterval,
             Some(_) if interval == 0 => Holder::NotKnown,

@@ -138,10 +138,11 @@ impl Channel {
             L2cap::Characteristic(named) => self.gatt.get_or_insert_default().named(named),
             L2cap::Credits { count } => self.halves[way].granted(at, count),
             L2cap::Buffers { in_use, of } => self.halves[0].buffers(in_use, of),
+            L2cap::Hidden { of_link, of_any } => self.halves[0].hidden(of_link, of_any),
             L2cap::Link(link) => self.link = link,
             L2cap::Lost => {
                 self.turns = Turns::default();
-                self.halves.iter_mut().for_each(|half| half.loses_packets(at));
+                self.halves.iter_mut().for_each(|half| half.loses_packets());
                 self.gatt.iter_mut().for_each(|gatt| gatt.lost());
             }
             L2cap::Classic => self.is_classic = true,
@@ -178,13 +179,16 @@ impl Channel {
             Turn::Free => {}
             Turn::Asks | Turn::Indicates => {
                 let ahead = self.halves[way].in_controller() as u64;
-                self.turns.asked[way][kind] = Some(Question { since: at, ahead });
+                self.turns.asked[way][kind] = Some(Question { since: at, ahead, is_behind_hidden: false });
                 self.turns.is_last_answer[way] = false;
             }
             Turn::Answers | Turn::Confirms => {
                 self.turns.is_last_answer[way] = true;
                 if let Some(question) = self.turns.asked[1 - way][kind].take() {
-                    self.halves[1 - way].tally.answers.add(at.saturating_sub(question.since));
+                    // Before that, it may not have been through.
+                    if !self.halves[1 - way].hides() {
+                        self.halves[1 - way].tally.answers.add(at.saturating_sub(question.since));
+                    }
                     self.halves[1 - way].answered();
                 }
                 if let Some(att) = self.answer[way].take() {
@@ -211,7 +215,8 @@ impl Channel {
     fn asked_of(&self, way: usize) -> Option<Question> {
         let question = self.turns.asked_of(way)?;
         let is_told = self.halves[1 - way].tally.completions.count() > 0;
-        Some(Question { ahead: if is_told { question.ahead } else { 0 }, ..question })
+        let ahead = if is_told { question.ahead } else { 0 };
+        Some(Question { ahead, is_behind_hidden: self.halves[1 - way].hides(), ..question })
     }
 
     /// What is still waited for has been waited for until now.

@@ -112,6 +112,10 @@ impl Talk {
         self.say(at, Way::Forward, L2cap::Completed { packets: 1 });
     }
 
+    fn hidden(&mut self, at: u64, of_link: bool, of_any: bool) {
+        self.say(at, Way::Forward, L2cap::Hidden { of_link, of_any });
+    }
+
     fn credits(&mut self, at: u64, count: u16) {
         self.say(at, Way::Forward, L2cap::Credits { count });
     }

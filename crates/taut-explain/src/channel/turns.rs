@@ -21,6 +21,8 @@ pub(super) struct Question {
     pub(super) since: u64,
     /// So many packets are in the controller up to its last one.
     pub(super) ahead: u64,
+    /// Whether others may be there that the log lacks.
+    pub(super) is_behind_hidden: bool,
 }
 
 impl Turns {

@@ -93,6 +93,14 @@ fn without_credits(facts: &Facts<'_>) -> Option<Judged> {
     })
 }
 
+/// Where the controller may have had packets that the log lacks, nobody can tell what else there was to wait for.
+fn clear_unless_hidden(facts: &Facts<'_>) -> Judged {
+    match facts.half.tally.hides_packets(facts.whole_ns) {
+        true => unknown("whether the controller had packets that the log lacks", FROM_BEGIN),
+        false => CLEAR,
+    }
+}
+
 fn credits(facts: &Facts<'_>) -> Judged {
     if let Some(unknown) = without_credits(facts) {
         return unknown;
@@ -103,7 +111,7 @@ fn credits(facts: &Facts<'_>) -> Judged {
     let is_bare = facts.interval() == 0 && facts.half.program.is_some();
     let saved = if is_bare { held } else { facts.saved_of(held, facts.by_buffers()) };
     if !is_told(facts, "credit_window", saved, LEAST_SAVED) || !(enough(facts, &[Holder::Credits]) || facts.is_near()) {
-        return CLEAR;
+        return clear_unless_hidden(facts);
     }
     let median = tally.credit_waits.median().unwrap_or_default();
     // Each log that ends amid a transfer ends with such a wait.
@@ -454,7 +462,7 @@ fn peer_turn(facts: &Facts<'_>) -> Judged {
         return unknown;
     }
     if !enough(facts, &[Holder::PeerTurn]) {
-        return CLEAR;
+        return clear_unless_hidden(facts);
     }
     let answers = &facts.half.tally.answers;
     let median = answers.median().unwrap_or_default();
@@ -486,13 +494,13 @@ fn sending_program(facts: &Facts<'_>) -> Judged {
     if let Some(unknown) = without_turns(facts) {
         return unknown;
     }
-    if !enough(facts, &[Holder::SendingProgram]) && facts.half.tally.hides_packets(facts.whole_ns) {
-        return unknown("whether the controller had packets that the log lacks", FROM_BEGIN);
-    }
     if !enough(facts, &[Holder::SendingProgram]) {
         let needs = Coverage::of(&[Kind::AclPackets]);
         let sees = facts.half.is_sent_here() && facts.channel.flow.coverage.lacks(needs).is_empty();
-        return if sees { CLEAR } else { unknown("when the peer's host handed data over", AT_SENDER) };
+        return match sees {
+            true => clear_unless_hidden(facts),
+            false => unknown("when the peer's host handed data over", AT_SENDER),
+        };
     }
     let saved = facts.saved_of(facts.ns(Holder::SendingProgram), 0.0);
     facts.found(

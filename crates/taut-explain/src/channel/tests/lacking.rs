@@ -39,7 +39,10 @@ fn a_lost_completion_does_not_fill_the_controller_for_ever() {
     for n in 0..40 {
         talk.send(n * 100 * MS, Turn::Free);
         match n {
-            5 => talk.say(n * 100 * MS + 20 * MS, Way::Forward, L2cap::Lost),
+            5 => {
+                talk.say(n * 100 * MS + 20 * MS, Way::Forward, L2cap::Lost);
+                talk.hidden(n * 100 * MS + 90 * MS, false, false);
+            }
             _ => talk.completed(n * 100 * MS + 20 * MS),
         }
     }
@@ -150,12 +153,77 @@ fn what_a_controller_had_before_is_not_taken_for_its_programs_wait() {
         assert!(share(&lossy, Holder::SendingProgram) < 0.05 && share(&lossy, Holder::NotKnown) > 0.3, "{lossy:#?}");
         assert!(!is_unknown(&whole, "sending_program") && is_unknown(&lossy, "sending_program"), "{lossy:#?}");
     }
-    // In a pause all goes that it had: from then on the program is seen again.
+    // Once all went that it had, the program is seen again.
     let mut talk = Talk::new(Kind::Att, 30 * MS, 0, 20);
     talk.say(31 * MS, Way::Forward, L2cap::Lost);
     for n in 0..40 {
         talk.send(40 * MS + n * 100 * MS, Turn::Free);
         talk.completed(60 * MS + n * 100 * MS);
+        if n == 1 {
+            talk.hidden(70 * MS + n * 100 * MS, false, false);
+        }
     }
     assert!(share(&talk.forward(), Holder::SendingProgram) > 0.7);
+}
+
+/// A question goes each 500 ms, is told to be through after 10 ms, and answered after 400; or the only credit comes back
+/// then.
+fn waits(kind: Kind, hidden: Option<(bool, bool)>) -> Talk {
+    let mut talk = Talk::new(kind, 30 * MS, 1, 8);
+    if let Some((of_link, of_any)) = hidden {
+        talk.hidden(30 * MS, of_link, of_any);
+    }
+    for n in 0..20 {
+        let at = 31 * MS + n * 500 * MS;
+        talk.send(at, if kind == Kind::Att { Turn::Asks } else { Turn::Free });
+        talk.completed(at + 10 * MS);
+        match kind {
+            Kind::Att => talk.comes(at + 400 * MS, Turn::Answers),
+            _ => talk.credits(at + 400 * MS, 1),
+        }
+    }
+    talk
+}
+
+/// What is told to be through may have been another packet, which the log lacks.
+#[test]
+fn nobody_is_waited_for_while_the_controller_may_have_packets_that_the_log_lacks() {
+    let rfcomm = Kind::Rfcomm(10);
+    let kinds = [
+        (Kind::Att, Holder::PeerTurn, "peer_turn"),
+        (coc(), Holder::Credits, "credit_window"),
+        (rfcomm, Holder::RfcommCredits, "rfcomm_credits"),
+    ];
+    for (kind, holder, cause) in kinds {
+        // Of other links it may have some: what this one waits for is known.
+        for (hidden, is_known) in [(None, true), (Some((false, true)), true), (Some((true, true)), false)] {
+            let direction = waits(kind, hidden).forward();
+            assert_eq!(share(&direction, holder) > 0.5, is_known, "{hidden:?}: {direction:#?}");
+            assert_eq!(share(&direction, Holder::NotKnown) > 0.9, !is_known, "{hidden:?}: {direction:#?}");
+            assert_eq!(found(&direction).contains(&cause), is_known, "{hidden:?}: {direction:#?}");
+            assert_eq!(is_unknown(&direction, cause), !is_known, "{hidden:?}: {direction:#?}");
+        }
+    }
+    // Packets of another link may have all its buffers, so that the host had to wait.
+    for (of_any, is_known) in [(false, true), (true, false)] {
+        let mut talk = Talk::new(Kind::Att, 30 * MS, 0, 8);
+        talk.hidden(30 * MS, false, of_any);
+        for n in 0..20 {
+            talk.send(31 * MS + n * 500 * MS, Turn::Free);
+            talk.completed(50 * MS + n * 500 * MS);
+        }
+        assert_eq!(share(&talk.forward(), Holder::SendingProgram) > 0.7, is_known);
+    }
+}
+
+/// The peer answers at once what reaches it late, behind packets that the log lacks.
+#[test]
+fn an_answer_to_what_may_still_be_in_the_controller_is_not_its_programs() {
+    let share_of_program = |hidden| {
+        let explanation = waits(Kind::Att, hidden).engine.finish();
+        let direction = explanation.worst.into_iter().find(|direction| direction.to == "hci0").expect("answers");
+        share(&direction, Holder::SendingProgram)
+    };
+    assert!(share_of_program(None) > 0.5);
+    assert!(share_of_program(Some((true, true))) < 0.01);
 }
