@@ -14,7 +14,8 @@ impl Bluetooth {
             adapter.in_use = [0; 2];
             for link in &mut adapter.links {
                 link.queue.clear();
-                (link.hidden, link.is_lossy) = (Some(Hidden::new(out.place.at.as_nanos())), true);
+                link.loses_packets(out.place.at.as_nanos());
+                let what = L2cap::Link(link.facts);
                 (link.current, link.is_amid) = ([None; 2], [true; 2]);
                 for stream in link.streams.lost() {
                     let of = (adapter.index, link.handle, Some(stream.ends));
@@ -22,6 +23,10 @@ impl Bluetooth {
                     for its in self.channels.iter().flatten().filter(is_its) {
                         out.tell(its.flow, Direction::Forward, L2cap::Stream { hz: 0 }, NO_BYTES);
                     }
+                }
+                let is_its = |its: &&Channel| (its.adapter, its.handle) == (adapter.index, link.handle);
+                for its in self.channels.iter().flatten().filter(is_its) {
+                    out.tell(its.flow, Direction::Forward, what, NO_BYTES);
                 }
             }
         }
@@ -74,7 +79,7 @@ impl Bluetooth {
         // More than went: some packets are not in the log, and what was told of others may have been of these.
         let is_missing = link.hidden.is_none() && count < packets.into();
         if is_missing {
-            link.hidden = Some(Hidden::new(at));
+            link.hidden = Some(Hidden::new(at, &link.facts));
         }
         let is_classic = link.is_classic;
         let (pool, number) = (owner.pool(is_classic), owner.index);

@@ -21,11 +21,14 @@ pub(super) struct Hidden {
     since: u64,
     /// Whether the peer was heard meanwhile.
     is_peer_heard: bool,
+    /// In this time it would be through with one.
+    goes_within_ns: u64,
 }
 
 impl Hidden {
-    pub(super) const fn new(at: u64) -> Self {
-        Self { since: at, is_peer_heard: false }
+    /// From a moment on; with the link as it was last known.
+    pub(super) fn new(at: u64, facts: &RadioLink) -> Self {
+        Self { since: at, is_peer_heard: false, goes_within_ns: goes_within(facts) }
     }
 }
 
@@ -49,7 +52,8 @@ impl Link {
     fn is_drained(&self, at: u64) -> bool {
         self.queue.is_empty()
             && self.hidden.is_some_and(|hidden| {
-                let wait = if hidden.is_peer_heard { goes_within(&self.facts) } else { LONGEST_SUPERVISION_NS };
+                let wait = goes_within(&self.facts).max(hidden.goes_within_ns);
+                let wait = if hidden.is_peer_heard { wait } else { LONGEST_SUPERVISION_NS };
                 at.saturating_sub(hidden.since) > wait
             })
     }

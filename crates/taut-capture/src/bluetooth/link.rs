@@ -92,14 +92,25 @@ pub(super) struct Asked {
     pub(super) limits: [u16; 3],
 }
 
+/// What a link begins with, until more is known.
+const NOT_KNOWN: RadioLink = RadioLink {
+    interval_ns: 0,
+    latency: 0,
+    is_central: None,
+    phy: [1; 2],
+    length: [27; 2],
+    is_encrypted: false,
+    from_start: false,
+    sniff_ns: 0,
+};
+
 impl Link {
     pub(super) fn new(handle: u16) -> Self {
-        let facts = RadioLink { phy: [1; 2], length: [27; 2], ..RadioLink::default() };
         Self {
             handle,
             is_classic: false,
             peer: None,
-            facts,
+            facts: NOT_KNOWN,
             is_mode_told: true,
             queue: VecDeque::new(),
             hidden: None,
@@ -119,12 +130,21 @@ impl Link {
         (self.facts.from_start, self.hidden, self.is_amid) = (true, None, [false; 2]);
     }
 
+    /// Packets of the log were lost: with them perhaps the link's end and another one's begin, or a change of its
+    /// interval, PHY or lengths.
+    pub(super) fn loses_packets(&mut self, at: u64) {
+        (self.hidden, self.is_lossy) = (Some(Hidden::new(at, &self.facts)), true);
+        self.peer = None;
+        let RadioLink { is_central, is_encrypted, sniff_ns, .. } = self.facts;
+        self.facts = RadioLink { is_central, is_encrypted, sniff_ns, ..NOT_KNOWN };
+    }
+
     /// Remembers a packet, and tells whether the oldest one had to be forgotten for it.
     pub(super) fn queued(&mut self, slot: Option<usize>, at: u64) -> bool {
         let is_many = self.queue.len() == MOST_QUEUED;
         if is_many {
             self.queue.pop_front();
-            self.hidden = Some(Hidden::new(at));
+            self.hidden = Some(Hidden::new(at, &self.facts));
         }
         self.queue.push_back(slot);
         is_many

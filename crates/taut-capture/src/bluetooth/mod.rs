@@ -159,7 +159,7 @@ impl Bluetooth {
         }
         let links = &mut self.adapters[adapter].links;
         let mut link = Link::new(handle);
-        link.hidden = Some(Hidden::new(out.place.at.as_nanos()));
+        link.hidden = Some(Hidden::new(out.place.at.as_nanos(), &link.facts));
         links.push(link);
         links.len() - 1
     }
@@ -269,7 +269,8 @@ impl Bluetooth {
         let flow = channel.flow;
         if channel.lacks_before(w, &part) {
             channel.lost();
-            self.adapters[adapter].links[index].hidden = Some(Hidden::new(out.place.at.as_nanos()));
+            let link = &mut self.adapters[adapter].links[index];
+            link.hidden = Some(Hidden::new(out.place.at.as_nanos(), &link.facts));
             out.tell(flow, Direction::Forward, L2cap::Lost, NO_BYTES);
         }
         let (acl, bytes) = channel.packet(w, &part);

@@ -49,6 +49,12 @@ impl<'a> Facts<'a> {
         self.link.interval_ns
     }
 
+    /// Whether interval, PHY and lengths are known for nearly all of the time.
+    pub(super) fn is_link_known(&self) -> bool {
+        let is_known = |link: &RadioLink| link.from_start && link.interval_ns > 0;
+        is_known(&self.link) && self.half.uses.all().all(|its| is_known(&its.link))
+    }
+
     /// Packets that were through.
     pub(super) fn through(&self) -> u64 {
         if self.half.is_sent_here() { self.half.tally.completions.count() } else { self.half.tally.packets }

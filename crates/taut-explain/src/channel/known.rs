@@ -34,9 +34,10 @@ pub(super) fn lacks(facts: &Facts<'_>) -> Option<&'static str> {
         () if half.is_classic => "the channel is of BR/EDR; only LE is modelled",
         // A model of what it was on the whole says nothing of each of its parts.
         () if half.uses.all().count() > 1 => "the link changed (interval, PHY, lengths) while data went",
-        () if !facts.link.from_start || facts.interval() == 0 => {
-            "the log begins after the link was made: its interval and PHY are not known"
+        () if !facts.is_link_known() && tally.is_lossy => {
+            "packets are missing from the log, and perhaps a change of the link's interval, PHY or lengths"
         }
+        () if !facts.is_link_known() => "the log begins after the link was made: its interval and PHY are not known",
         () if !half.knows_credits() || half.limits.credits == 0 || half.limits.mps < 23 => {
             "it is no channel with credits (ATT has none), or the log lacks its opening"
         }

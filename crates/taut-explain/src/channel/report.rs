@@ -113,6 +113,12 @@ pub(crate) fn times(channel: &Channel, way: Way) -> Vec<Timed<'_>> {
 
 /// What matters of a link.
 fn kind(link: &RadioLink, way: Way) -> String {
+    if !link.from_start {
+        return match link.interval_ns {
+            0 => "not known".to_owned(),
+            interval => format!("interval {}", words::time(interval)),
+        };
+    }
     let (phy, length) = (verdict::phy_name(model::phy(link, way.index())), link.length[way.index()]);
     format!("interval {}, LE {phy}, {length} B", words::time(link.interval_ns))
 }
@@ -120,20 +126,22 @@ fn kind(link: &RadioLink, way: Way) -> String {
 /// What the log lacks, and what follows from that.
 fn remarks(channel: &Channel, way: Way) -> Vec<String> {
     let mut remarks = Vec::new();
-    let link = channel.link(way);
+    let (link, tally) = (channel.link(way), &channel.half(way).tally);
     let is_le = !channel.half(way).is_classic;
     let is_dynamic = matches!(channel.flow.key, FlowKey::L2cap(key) if matches!(key.channel, Kind::Dynamic(_)));
     if !is_le {
         let missing = channel.half(way).media.missing();
-        if !link.from_start {
+        if !link.from_start && !tally.is_lossy {
             remarks.push("The link was made before the log begins: what its channels are is not known.".to_owned());
         }
         if missing > 0 {
             remarks.push(format!("{missing} numbers are missing between those of the media packets."));
         }
-    } else if !link.from_start && link.interval_ns == 0 && is_dynamic {
+    } else if link.from_start || tally.is_lossy {
+        // Behind a loss nothing is known of the link either, but for another reason.
+    } else if link.interval_ns == 0 && is_dynamic {
         remarks.push("The link was made before the log begins, and may be one of BR/EDR: log from before.".to_owned());
-    } else if !link.from_start {
+    } else {
         remarks.push(
             "The link was made before the log begins: its interval and PHY are not known unless they changed since."
                 .to_owned(),
@@ -148,11 +156,10 @@ fn remarks(channel: &Channel, way: Way) -> Vec<String> {
             kinds.join("; then ")
         ));
     }
-    let tally = &channel.half(way).tally;
     if tally.is_lossy && !tally.is_blind {
         remarks.push(
             "Packets are missing from the log: what the controller had and how many credits were left is not known from \
-             then on, nor whether the link changed (interval, PHY, lengths)."
+             then on, nor whether the link changed (interval, PHY, lengths) or became that of another peer."
                 .to_owned(),
         );
     }

@@ -176,9 +176,7 @@ fn enough(facts: &Facts<'_>, holders: &[Holder]) -> bool {
 
 /// Whether the link's figures are known well enough to reckon with.
 fn is_modelled(facts: &Facts<'_>) -> bool {
-    facts.interval() > 0
-        && facts.link.from_start
-        && (facts.half.tally.packets >= LEAST_PACKETS || facts.gains.is_some())
+    facts.is_link_known() && (facts.half.tally.packets >= LEAST_PACKETS || facts.gains.is_some())
 }
 
 /// Whether a cause that would save so much is worth a word: by what the log says itself, or by what its remedy gives.
@@ -188,10 +186,13 @@ fn is_told(facts: &Facts<'_>, cause: &str, saved: f64, least: f64) -> bool {
 
 /// Why they are not.
 fn unknown_model(facts: &Facts<'_>) -> Judged {
-    if facts.interval() > 0 && facts.link.from_start {
-        return unknown("enough packets to reckon with", "log a longer transfer");
+    match () {
+        () if facts.is_link_known() => unknown("enough packets to reckon with", "log a longer transfer"),
+        () if facts.half.tally.is_lossy => {
+            unknown("what the log lost, perhaps a change of the link's interval, PHY or lengths", LOSES_NONE)
+        }
+        () => unknown("the link's interval and PHY", FROM_BEGIN),
     }
-    unknown("the link's interval and PHY", FROM_BEGIN)
 }
 
 /// From the receiver's side: a sender's link layer that has more says so by the MD bit, and the event goes on (Vol 6,
