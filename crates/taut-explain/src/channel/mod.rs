@@ -190,6 +190,9 @@ impl Channel {
                         self.halves[1 - way].tally.answers.add(at.saturating_sub(question.since));
                     }
                     self.halves[1 - way].answered();
+                } else {
+                    // The log lacks the question, for whose answer the other end may have waited.
+                    self.halves[1 - way].lacks_an_answer();
                 }
                 if let Some(att) = self.answer[way].take() {
                     self.att(at, way, &att);
