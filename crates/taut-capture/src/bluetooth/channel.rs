@@ -91,8 +91,10 @@ impl Channel {
     }
 
     /// Packets of it are not in the log.
-    pub(super) const fn lost(&mut self) {
+    pub(super) fn lost(&mut self) {
         (self.sdu_left, self.is_adrift) = ([0; 2], [true; 2]);
+        let opening = self.connections.iter_mut().filter(|above| above.is_opening);
+        opening.for_each(|above| above.has_credits = None);
     }
 
     /// Whether PDUs before it are missing, though nothing says so: its SDU would end before it does, or would be longer

@@ -42,10 +42,12 @@ impl Bluetooth {
         let its = self.connection(below, head.dlci);
         match head.kind {
             rfcomm::Kind::Sabm => {
+                // Credits are agreed on before, with PN (RFCOMM, section 5.5.3), which the log may lack.
+                let is_whole = self.adapters[adapter].links[index].facts.from_start;
                 let new = Connection {
                     dlci: head.dlci,
                     slot: 0,
-                    has_credits: Some(false),
+                    has_credits: is_whole.then_some(false),
                     mtu: DEFAULT_MTU,
                     credits: [0; 2],
                     is_opening: true,
@@ -61,10 +63,12 @@ impl Bluetooth {
                     let opened =
                         L2cap::Opened { mtu: [its.mtu; 2], mps: [its.mtu.saturating_add(6); 2], credits: its.credits };
                     self.say(its.slot, Direction::Forward, opened, out);
-                    if its.has_credits == Some(false) {
-                        Direction::BOTH
+                    match its.has_credits {
+                        Some(true) => {}
+                        Some(false) => Direction::BOTH
                             .iter()
-                            .for_each(|&way| self.say(its.slot, way, L2cap::Stopped { is_stopped: false }, out));
+                            .for_each(|&way| self.say(its.slot, way, L2cap::Stopped { is_stopped: false }, out)),
+                        None => self.say(its.slot, Direction::Forward, L2cap::NotCounted, out),
                     }
                 }
                 Some(its) => self.close(its.slot, Closed::Over, out),
@@ -105,7 +109,12 @@ impl Bluetooth {
                 self.connection(below, head.dlci)?
             }
         };
-        let has_octet = head.is_final && its.has_credits != Some(false);
+        if head.is_final && its.has_credits == Some(false) {
+            // Only where credits were agreed on is that bit set in such frames.
+            self.change(below, head.dlci, |its| its.has_credits = None);
+            self.say(its.slot, Direction::Forward, L2cap::NotCounted, out);
+        }
+        let has_octet = head.is_final;
         if has_octet {
             match payload.get(head.size) {
                 Some(&count) => {

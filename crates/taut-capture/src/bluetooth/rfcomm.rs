@@ -9,7 +9,7 @@ pub(super) const RFCOMM_PSM: u16 = 3;
 pub(super) struct Connection {
     pub(super) dlci: u8,
     pub(super) slot: usize,
-    /// Whether credits limit it; `None`: its opening was not seen.
+    /// Whether credits limit it; `None`: the log may lack what was agreed on.
     pub(super) has_credits: Option<bool>,
     pub(super) mtu: u16,
     /// By direction: frames that may be sent at first.
