@@ -344,10 +344,11 @@ impl Gatt {
     fn handle(&self, used: &Used, half: &Half, link: &RadioLink, mtu: Mtu) -> GattHandle {
         let uuid = self.names.iter().find(|named| named.handle == used.handle).map(|named| named.uuid);
         let span = used.last - used.first;
-        // What was not counted took time, too.
-        let is_whole = half.tally.pdus_of_unknown_sdus == 0;
+        // What was not counted took time, too, and what the log lacks.
+        let is_whole = half.tally.pdus_of_unknown_sdus == 0 && !half.tally.is_lossy;
         let rate = (span > 0 && is_whole).then(|| (used.bytes as f64 * 8e9 / span as f64) as u64);
-        let intervals = |ns: u64| (link.interval_ns > 0).then(|| ns as f64 / link.interval_ns as f64);
+        let intervals =
+            |ns: u64| (link.interval_ns > 0 && !half.tally.is_lossy).then(|| ns as f64 / link.interval_ns as f64);
         let is_open =
             |asked: &&Asked| asked.place.is_some_and(|place| std::ptr::eq(&raw const self.handles[place], used));
         let open = self.asked[used.way].iter().flatten().filter(is_open).count() as u64;
