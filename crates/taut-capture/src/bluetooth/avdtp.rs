@@ -27,8 +27,6 @@ pub(super) struct Stream {
     pub(super) hz: u32,
     /// Whether the channel that is asked for next has its media.
     is_opened: bool,
-    /// Whether its media goes: it can be configured anew only before, and once it is suspended (AVDTP, section 8.11).
-    is_started: bool,
 }
 
 /// The streams of a link, in the order they were opened. No endpoint has two at once.
@@ -71,12 +69,12 @@ impl Streams {
         self.accepted(1 - way, signal, &asked.map(|asked| asked.body).unwrap_or_default())
     }
 
-    /// Packets of the log were lost, perhaps answers. Tells the streams whose rate is not known any more: those that
-    /// may have been configured anew.
+    /// Packets of the log were lost, perhaps answers. Tells the streams whose rate is not known any more: each may have
+    /// been suspended, configured anew and started.
     pub(super) fn lost(&mut self) -> Vec<Stream> {
         self.asked.clear();
         let mut unknown = Vec::new();
-        for stream in self.all.iter_mut().filter(|stream| !stream.is_started && stream.hz > 0) {
+        for stream in self.all.iter_mut().filter(|stream| stream.hz > 0) {
             stream.hz = 0;
             unknown.push(*stream);
         }
@@ -123,7 +121,7 @@ impl Streams {
                     .push(Stream { is_opened: true, ..known.unwrap_or_else(|| Stream { ends, ..Stream::default() }) });
             }
             (CLOSE | ABORT, _) => drop(there.and_then(|there| self.take(way, there))),
-            (START | SUSPEND, _) => return self.named(way, body, signal == START),
+            (START | SUSPEND, _) => return self.named(way, body),
             _ => {}
         }
         Vec::new()
@@ -135,16 +133,12 @@ impl Streams {
     }
 
     /// The streams of these endpoints, which start or are suspended; if one is of none that is known, it may be any.
-    fn named(&mut self, way: usize, ends: &[u8], is_started: bool) -> Vec<Stream> {
+    fn named(&self, way: usize, ends: &[u8]) -> Vec<Stream> {
         let is_of = |stream: &Stream, end: u8| stream.ends[way] == end >> 2;
         let is_known = |end: &u8| self.all.iter().any(|stream| is_of(stream, *end));
         let may_be_any = ends.is_empty() || !ends.iter().all(is_known);
-        let its = |stream: &&mut Stream| may_be_any || ends.iter().any(|&end| is_of(stream, end));
-        let named = self.all.iter_mut().filter(its).map(|stream| {
-            stream.is_started = is_started;
-            *stream
-        });
-        named.collect()
+        let its = |stream: &&Stream| may_be_any || ends.iter().any(|&end| is_of(stream, end));
+        self.all.iter().filter(its).copied().collect()
     }
 }
 
@@ -291,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_loss_the_rate_of_a_stream_that_is_not_started_is_not_known() {
+    fn behind_a_loss_the_rate_of_no_stream_is_known() {
         let lost = |commands: &[u8]| {
             let mut streams = stream(&SBC_48);
             commands.iter().for_each(|&signal| drop(asks(&mut streams, 0, (signal, ACCEPT), &[2 << 2])));
@@ -299,7 +293,7 @@ mod tests {
         };
         assert_eq!(lost(&[]), (1, 0));
         assert_eq!(lost(&[OPEN]), (1, 0));
-        assert_eq!(lost(&[OPEN, START]), (0, 48_000));
+        assert_eq!(lost(&[OPEN, START]), (1, 0));
         assert_eq!(lost(&[OPEN, START, SUSPEND]), (1, 0));
     }
 }
