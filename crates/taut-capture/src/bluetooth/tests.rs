@@ -384,3 +384,76 @@ fn a_controller_that_is_full_of_what_the_log_has_hides_nothing() {
     log.sends();
     assert_eq!(hidden(&log), NONE_HIDDEN);
 }
+
+/// The link may have changed meanwhile, or be another one of the same handle.
+#[test]
+fn behind_a_loss_nothing_is_known_of_a_link_until_it_is_told_again() {
+    let mut log = Log::new();
+    log.event(&LE_LINK);
+    // LE 2M, and 251 bytes.
+    log.event(&[4, 0x3e, 6, 12, 0, 0x40, 0, 2, 2]);
+    log.event(&[4, 0x3e, 11, 7, 0x40, 0, 251, 0, 0, 0, 251, 0, 0, 0]);
+    log.sends();
+    let known = log.link();
+    assert_eq!((known.phy, known.length, known.interval_ns, known.from_start), ([2; 2], [251; 2], 30_000_000, true));
+    log.lost = 1;
+    log.sends();
+    let lost = log.link();
+    assert_eq!((lost.phy, lost.length, lost.interval_ns, lost.from_start), ([1; 2], [27; 2], 0, false));
+    // LE Connection Update Complete: 400 ms.
+    log.event(&[4, 0x3e, 10, 3, 0, 0x40, 0, 0x40, 1, 0, 0, 42, 0]);
+    assert_eq!((log.link().interval_ns, log.link().from_start), (400_000_000, false));
+}
+
+/// A channel of BR/EDR from 0x40 here to 0x41 there.
+fn classic_channel(log: &mut Log, psm: u8) {
+    log.acl(false, false, &[8, 0, 1, 0, 2, 1, 4, 0, psm, 0, 0x40, 0]);
+    log.acl(true, false, &[12, 0, 1, 0, 3, 1, 8, 0, 0x41, 0, 0x40, 0, 0, 0, 0, 0]);
+    log.acl(false, false, &[8, 0, 1, 0, 4, 2, 4, 0, 0x41, 0, 0, 0]);
+    log.acl(true, false, &[10, 0, 1, 0, 5, 2, 6, 0, 0x40, 0, 0, 0, 0, 0]);
+    log.acl(true, false, &[8, 0, 1, 0, 4, 3, 4, 0, 0x40, 0, 0, 0]);
+    log.acl(false, false, &[10, 0, 1, 0, 5, 3, 6, 0, 0x41, 0, 0, 0, 0, 0]);
+}
+
+/// A frame of RFCOMM on the channel.
+fn frame(log: &mut Log, is_received: bool, bytes: &[u8]) {
+    let cid = if is_received { 0x40 } else { 0x41 };
+    log.acl(is_received, false, &[&[bytes.len() as u8, 0, cid, 0], bytes].concat());
+}
+
+/// A connection of RFCOMM, DLCI 10, is opened without PN in the log.
+fn rfcomm(lost_before: bool) -> Log {
+    let mut log = Log::new();
+    log.event(&CLASSIC_LINK);
+    classic_channel(&mut log, 3);
+    log.lost = u64::from(lost_before);
+    frame(&mut log, false, &[0x2b, 0x3f, 1, 0x9c]);
+    frame(&mut log, true, &[0x2b, 0x73, 1, 0x9c]);
+    log
+}
+
+fn told(log: &Log, what: L2cap) -> usize {
+    log.told.0.iter().filter(|&&told| told == what).count()
+}
+
+const GOES: L2cap = L2cap::Stopped { is_stopped: false };
+
+#[test]
+fn whether_credits_were_agreed_on_is_not_known_where_the_log_may_lack_it() {
+    let (whole, lossy) = (rfcomm(false), rfcomm(true));
+    assert_eq!((told(&whole, GOES), told(&whole, L2cap::NotCounted)), (2, 0));
+    assert_eq!((told(&lossy, GOES), told(&lossy, L2cap::NotCounted)), (0, 1));
+    // Frames with the P/F bit have credits, so these were agreed on.
+    let mut log = rfcomm(false);
+    frame(&mut log, true, &[0x2b, 0xff, 1, 7, 0x9c]);
+    assert_eq!((told(&log, L2cap::NotCounted), told(&log, L2cap::Credits { count: 7 })), (1, 1));
+    // The answer to PN was lost: what it allows, and whether it does.
+    let mut log = Log::new();
+    log.event(&CLASSIC_LINK);
+    classic_channel(&mut log, 3);
+    frame(&mut log, false, &[3, 0xef, 0x15, 0x83, 17, 10, 0xf0, 0, 0, 127, 0, 0, 7, 0x9c]);
+    log.lost = 1;
+    frame(&mut log, false, &[0x2b, 0x3f, 1, 0x9c]);
+    frame(&mut log, true, &[0x2b, 0x73, 1, 0x9c]);
+    assert_eq!((told(&log, GOES), log.told.0.last()), (0, Some(&L2cap::NotCounted)));
+}

@@ -273,6 +273,26 @@ fn behind_a_loss_values_of_several_pdus_have_no_rate() {
     assert_eq!(run(true), (40, false, true));
 }
 
+/// Of ATT's own bearer, too: values that were lost are not counted.
+#[test]
+fn behind_a_loss_values_have_no_rate_and_turns_no_intervals() {
+    let run = |is_lossy: bool| {
+        let mut bearer = Bearer { talk: Talk::new(Kind::Att, 30 * MS, 0, 8) };
+        for n in 0..40 {
+            let at = 100 * MS + n * 60 * MS;
+            if n == 20 && is_lossy {
+                bearer.talk.say(at, Way::Forward, L2cap::Lost);
+            }
+            bearer.pdu(at, Way::Forward, AttKind::WriteRequest, Some(0x10), 20);
+            bearer.pdu(at + 30 * MS, Way::Backward, AttKind::WriteResponse, None, 0);
+        }
+        let written = row(&bearer.forward(), "write_request").clone();
+        (written.bits_per_second.is_some(), written.intervals_per_turn.is_some(), written.limits.is_empty())
+    };
+    assert_eq!(run(false), (true, true, false));
+    assert_eq!(run(true), (false, false, true));
+}
+
 #[test]
 fn an_error_of_another_request_is_no_answer_and_what_has_none_is_counted() {
     let mut bearer = Bearer::new();

@@ -227,3 +227,52 @@ fn an_answer_to_what_may_still_be_in_the_controller_is_not_its_programs() {
     assert!(share_of_program(None) > 0.5);
     assert!(share_of_program(Some((true, true))) < 0.01);
 }
+
+/// Packets queue in the controller, of a link whose PHY and lengths changed perhaps.
+#[test]
+fn behind_a_loss_no_model_is_made_of_what_the_link_was_before() {
+    let run = |lost_after: Option<u64>| {
+        let mut talk = Talk::new(coc(), 30 * MS, 1000, 20);
+        talk.link(31 * MS, |link| link.length = [27; 2]);
+        for n in 0..200 {
+            let at = 32 * MS + n * 30 * MS;
+            if lost_after == Some(n) {
+                talk.say(at, Way::Forward, L2cap::Lost);
+                talk.link(at, |link| (link.from_start, link.interval_ns, link.length) = (false, 0, [27; 2]));
+            }
+            (0..8).for_each(|_| talk.send(at, Turn::Free));
+            (0..8).for_each(|_| talk.completed(at + 29 * MS));
+        }
+        talk.forward()
+    };
+    let whole = run(None);
+    assert!(found(&whole).contains(&"length"), "{whole:#?}");
+    for lost_after in [5, 100, 180] {
+        let lossy = run(Some(lost_after));
+        for cause in ["length", "phy", "interval_quantisation", "mtu"] {
+            assert!(is_unknown(&lossy, cause), "{lost_after} {cause}: {lossy:#?}");
+        }
+    }
+}
+
+/// The request is lost, commands go, and its answer comes two seconds later.
+#[test]
+fn an_answer_whose_question_the_log_lacks_was_waited_for() {
+    let run = |is_answered: bool| {
+        let mut talk = Talk::new(Kind::Att, 30 * MS, 0, 8);
+        talk.send(31 * MS, Turn::Free);
+        talk.completed(60 * MS);
+        if is_answered {
+            talk.comes(2_000 * MS, Turn::Answers);
+        }
+        for n in 0..5 {
+            talk.send(2_001 * MS + n * 100 * MS, Turn::Asks);
+            talk.completed(2_030 * MS + n * 100 * MS);
+            talk.comes(2_060 * MS + n * 100 * MS, Turn::Answers);
+        }
+        talk.forward()
+    };
+    assert!(share(&run(false), Holder::SendingProgram) > 0.7);
+    let direction = run(true);
+    assert!(share(&direction, Holder::NotKnown) > 0.7, "{direction:#?}");
+}
