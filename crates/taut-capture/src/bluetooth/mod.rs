@@ -445,7 +445,9 @@ impl Bluetooth {
         for below in self.channels.iter_mut().flatten() {
             below.connections.retain(|above| above.slot != slot);
         }
-        for link in self.adapters.iter_mut().flat_map(|adapter| &mut adapter.links) {
+        let owner = self.adapters.iter_mut().find(|adapter| adapter.index == channel.adapter);
+        let links = owner.into_iter().flat_map(|adapter| &mut adapter.links);
+        for link in links.filter(|link| link.handle == channel.handle) {
             link.queue.iter_mut().filter(|of| **of == Some(slot)).for_each(|of| *of = None);
             link.current.iter_mut().flatten().filter(|of| of.slot == Some(slot)).for_each(|of| of.slot = None);
             link.asked.retain(|asked| asked.slot != slot);
