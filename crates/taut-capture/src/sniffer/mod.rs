@@ -50,8 +50,20 @@ struct Link {
     positions: [u64; 2],
     /// Of the newest PDU, if it is the central's and its CRC is wrong: when it ended, as its length has it.
     doubtful_end: Option<u64>,
+    /// The newest PDU of the central whose header was got.
+    centrals: Option<Centrals>,
     /// Number of the newest packet.
     last: u64,
+}
+
+/// A PDU of the central.
+#[derive(Clone, Copy, Debug)]
+struct Centrals {
+    sn: bool,
+    hash: u32,
+    is_empty: bool,
+    /// Whether the peripheral acknowledged it.
+    is_acknowledged: bool,
 }
 
 /// When and where a packet was seen.
@@ -179,7 +191,17 @@ impl Link {
         };
         let rhythm = Rhythm::default();
         let (lengths, positions) = ([None; 2], [0; 2]);
-        Self { access_address, told, handed: None, rhythm, lengths, positions, doubtful_end: None, last: 0 }
+        Self {
+            access_address,
+            told,
+            handed: None,
+            rhythm,
+            lengths,
+            positions,
+            doubtful_end: None,
+            centrals: None,
+            last: 0,
+        }
     }
 
     /// A PDU, whose header is known if its CRC is right or was not looked at.
@@ -211,16 +233,20 @@ impl Link {
         if may_be_update && is_centrals {
             self.rhythm.may_be_other();
         }
+        let payload = &frame.pdu[HEADER_BYTES..];
+        let mut hasher = FixedState::with_seed(1).build_hasher();
+        hasher.write(payload);
+        let hash = (hasher.finish() >> 32) as u32;
+        if header.is_some_and(|header| self.lacks_centrals(&header, is_centrals, hash)) {
+            self.rhythm.may_be_other();
+        }
         self.told.latency = self.rhythm.latency;
         self.hand_over(flow, stands.way, place, sink);
-        let payload = &frame.pdu[HEADER_BYTES..];
         let is_data = header.is_some_and(|header| header.llid != Llid::Control);
         let data = if is_data { length.saturating_sub(mic) as u64 } else { 0 };
         let position = &mut self.positions[stands.way.index()];
         let bytes = ByteRange::new(*position, position.saturating_add(data));
         *position = bytes.end;
-        let mut hasher = FixedState::with_seed(1).build_hasher();
-        hasher.write(payload);
         let pdu = LePdu {
             header: header.map(|header| LeHeader {
                 is_control: header.llid == Llid::Control,
@@ -230,7 +256,7 @@ impl Link {
                 md: header.md,
                 length: header.length,
             }),
-            hash: (hasher.finish() >> 32) as u32,
+            hash,
             air_ns: u32::try_from(air_ns).unwrap_or(u32::MAX),
             phy: frame.phy.number(),
             begins_event: stands.begins_event,
@@ -242,6 +268,24 @@ impl Link {
             self.control(control, stands.way);
             self.hand_over(flow, stands.way, place, sink);
         }
+    }
+
+    /// Whether a PDU of the central may be missing before this one: what comes behind one that was acknowledged has
+    /// another sequence number (Core Specification, Vol 6, Part B, section 4.5.9). It may also be sent again, where the
+    /// central did not get the acknowledgement; of empty ones nothing tells which it was.
+    fn lacks_centrals(&mut self, header: &Header, is_centrals: bool, hash: u32) -> bool {
+        if !is_centrals {
+            if let Some(its) = &mut self.centrals {
+                its.is_acknowledged |= header.nesn != its.sn;
+            }
+            return false;
+        }
+        let is_empty = header.length == 0;
+        let new = Centrals { sn: header.sn, hash, is_empty, is_acknowledged: false };
+        self.centrals.replace(new).is_some_and(|its| {
+            let is_alike = (its.hash, its.is_empty) == (hash, is_empty) && !is_empty;
+            its.is_acknowledged && its.sn == header.sn && !is_alike
+        })
     }
 
     /// Tells what the link is like, if that changed.
