@@ -63,7 +63,12 @@ impl Bluetooth {
                 self.never_answered(adapter, index, way, identifier, out);
                 let streams = &mut self.adapters[adapter].links[index].streams;
                 let stream = (psm == AVDTP_PSM).then(|| streams.opened()).flatten();
-                let kind = if stream.is_some() { Kind::Media(source) } else { Kind::Basic(psm) };
+                // The first channel of a link is that of its signals (AVDTP, section 5.4.1). Media's comes when it is
+                // opened, which the log may lack.
+                let is_second = psm == AVDTP_PSM
+                    && !self.adapters[adapter].links[index].facts.from_start
+                    && self.has_channel(adapter, index, Kind::Basic(AVDTP_PSM));
+                let kind = if stream.is_some() || is_second { Kind::Media(source) } else { Kind::Basic(psm) };
                 let slot = self.asks(adapter, index, way, identifier, (kind, source), [DEFAULT_MTU, 0, 0], out);
                 if let Some(channel) = &mut self.channels[slot] {
                     channel.stream = stream.map(|stream| stream.ends);
@@ -124,6 +129,12 @@ impl Bluetooth {
             }
             _ => {}
         }
+    }
+
+    fn has_channel(&self, adapter: usize, index: usize, kind: Kind) -> bool {
+        let owner = &self.adapters[adapter];
+        let of = (owner.index, owner.links[index].handle, kind);
+        self.channels.iter().flatten().any(|its| (its.adapter, its.handle, its.kind) == of)
     }
 
     /// The channel has an identifier at both ends; what they take is agreed on next.

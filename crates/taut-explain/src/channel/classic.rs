@@ -19,6 +19,9 @@ pub(crate) const CAUSES: [(&str, &[Holder]); 3] = [
     ("sending_program", &[Holder::SendingProgram]),
 ];
 
+/// Signals of AVDTP, and media, which is paced (Assigned Numbers, section 2.5).
+const AVDTP_PSM: u16 = 0x19;
+
 /// Less of the time with a queue in the controller is no queue.
 const LEAST_QUEUED: f64 = 0.05;
 
@@ -302,8 +305,12 @@ fn sending_program(facts: &Facts<'_>) -> Judged {
     if !facts.half.is_sent_here() {
         return unknown("when the peer's host handed data over", AT_SENDER);
     }
-    if matches!(facts.kind(), Some(Kind::Media(_))) {
-        return late_media(facts);
+    match facts.kind() {
+        Some(Kind::Media(_)) => return late_media(facts),
+        Some(Kind::Basic(AVDTP_PSM)) if !facts.channel.link.from_start => {
+            return unknown("whether the channel has signals or media of AVDTP", FROM_BEGIN);
+        }
+        _ => {}
     }
     if !facts.enough(Holder::SendingProgram) {
         return facts.clear();
