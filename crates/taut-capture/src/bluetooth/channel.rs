@@ -93,8 +93,12 @@ impl Channel {
     /// Packets of it are not in the log.
     pub(super) fn lost(&mut self) {
         (self.sdu_left, self.is_adrift) = ([0; 2], [true; 2]);
-        let opening = self.connections.iter_mut().filter(|above| above.is_opening);
-        opening.for_each(|above| above.has_credits = None);
+        for above in &mut self.connections {
+            above.stops = [[false; 2]; 2];
+            if above.is_opening {
+                above.has_credits = None;
+            }
+        }
     }
 
     /// Whether PDUs before it are missing, though nothing says so: its SDU would end before it does, or would be longer

@@ -50,6 +50,7 @@ impl Bluetooth {
                     has_credits: is_whole.then_some(false),
                     mtu: DEFAULT_MTU,
                     credits: [0; 2],
+                    stops: [[false; 2]; 2],
                     is_opening: true,
                 };
                 match its {
@@ -103,6 +104,7 @@ impl Bluetooth {
                     has_credits: None,
                     mtu: 0,
                     credits: [0; 2],
+                    stops: [[false; 2]; 2],
                     is_opening: false,
                 };
                 self.begins((adapter, index), below, way, new, out);
@@ -156,6 +158,7 @@ impl Bluetooth {
                         has_credits: Some(has_credits),
                         mtu,
                         credits: [0; 2],
+                        stops: [[false; 2]; 2],
                         is_opening: true,
                     };
                     new.credits[way.reverse().index()] = credits.into();
@@ -170,17 +173,29 @@ impl Bluetooth {
                 }
                 Command::Parameters { .. } => {}
                 Command::Status { dlci, is_stopped } => {
-                    let its = self.connection(below, dlci).filter(|its| its.has_credits == Some(false));
-                    if let Some(its) = its {
-                        self.say(its.slot, way.reverse(), L2cap::Stopped { is_stopped }, out);
-                    }
+                    self.stops(below, dlci, way.reverse(), (0, is_stopped), out);
                 }
                 Command::All { is_stopped } => {
-                    for its in self.connections(below).iter().filter(|its| its.has_credits == Some(false)) {
-                        self.say(its.slot, way.reverse(), L2cap::Stopped { is_stopped }, out);
-                    }
+                    let all: Vec<u8> = self.connections(below).iter().map(|its| its.dlci).collect();
+                    all.into_iter().for_each(|dlci| self.stops(below, dlci, way.reverse(), (1, is_stopped), out));
                 }
             }
+        }
+    }
+
+    /// The receiver of a direction stops a connection, by itself (0) or with all (1), or lets it go on.
+    fn stops(
+        &mut self,
+        below: usize,
+        dlci: u8,
+        towards: Direction,
+        (which, is_stopped): (usize, bool),
+        out: &mut Out<'_, impl Sink>,
+    ) {
+        self.change(below, dlci, |its| its.stops[towards.index()][which] = is_stopped);
+        if let Some(its) = self.connection(below, dlci).filter(|its| its.has_credits == Some(false)) {
+            let is_stopped = its.stops[towards.index()].contains(&true);
+            self.say(its.slot, towards, L2cap::Stopped { is_stopped }, out);
         }
     }
 

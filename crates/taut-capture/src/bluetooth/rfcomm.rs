@@ -14,6 +14,8 @@ pub(super) struct Connection {
     pub(super) mtu: u16,
     /// By direction: frames that may be sent at first.
     pub(super) credits: [u16; 2],
+    /// By direction: whether its receiver stopped it, and all connections. Only without credits.
+    pub(super) stops: [[bool; 2]; 2],
     /// Whether what comes next tells that it is open.
     pub(super) is_opening: bool,
 }

@@ -69,8 +69,9 @@ pub(crate) struct Half {
     needs_credits: bool,
     /// Whether the link has no connection events.
     pub(super) is_classic: bool,
-    /// Where no credits are used: whether the receiver takes nothing for now.
+    /// Where no credits are used: whether the receiver takes nothing for now; and whether it may say so at all.
     pub(super) is_stopped: bool,
+    may_be_stopped: bool,
     pub(super) media: Media,
     pub(crate) breakdown: Breakdown,
     pub(crate) tally: Tally,
@@ -124,6 +125,7 @@ impl Half {
             needs_credits: !matches!(kind, Kind::Att | Kind::Basic(_) | Kind::Media(_)),
             is_classic: kind.is_classic(),
             is_stopped: false,
+            may_be_stopped: false,
             media: Media::default(),
             breakdown: Breakdown::default(),
             tally: Tally::default(),
@@ -383,7 +385,7 @@ impl Half {
     /// How many credits there are is not known from now on.
     pub(super) fn loses_credits(&mut self) {
         (self.needs_credits, self.credits, self.dry_since) = (true, None, None);
-        (self.is_stopped, self.is_freshly_granted) = (false, false);
+        (self.is_stopped, self.may_be_stopped, self.is_freshly_granted) = (false, false, false);
         self.give(Holder::Credits, Holder::NotKnown);
         self.give(Holder::RfcommCredits, Holder::NotKnown);
     }
@@ -391,7 +393,7 @@ impl Half {
     /// No credits are used, and the receiver may take nothing for now.
     pub(super) const fn is_free_but(&mut self, is_stopped: bool) {
         (self.needs_credits, self.credits, self.dry_since) = (false, None, None);
-        self.is_stopped = is_stopped;
+        (self.is_stopped, self.may_be_stopped) = (is_stopped, true);
     }
 
     /// Whether nothing may be sent for want of credits.
@@ -442,8 +444,8 @@ impl Half {
 
     /// Packets of the log are missing; on a channel with credits it is not known where SDUs begin, either.
     pub(super) fn loses_packets(&mut self) {
-        if self.is_stopped {
-            // That it may go on is perhaps among them.
+        if self.may_be_stopped {
+            // That it has to stop, or may go on, is perhaps among them; what goes may have been handed over before.
             self.loses_credits();
         }
         self.lost();
