@@ -457,3 +457,36 @@ fn whether_credits_were_agreed_on_is_not_known_where_the_log_may_lack_it() {
     frame(&mut log, true, &[0x2b, 0x73, 1, 0x9c]);
     assert_eq!((told(&log, GOES), log.told.0.last()), (0, Some(&L2cap::NotCounted)));
 }
+
+/// FCoff and FCon are of all connections, MSC of one.
+#[test]
+fn a_connection_goes_on_when_neither_it_nor_all_are_stopped() {
+    let control = |log: &mut Log, command: &[u8]| {
+        let head = [3, 0xef, (command.len() as u8) << 1 | 1];
+        frame(log, true, &[&head, command, &[0x9c]].concat());
+    };
+    let status = |log: &mut Log, is_stopped: bool| control(log, &[0xe3, 5, 0x2b, 0x8d | u8::from(is_stopped) << 1]);
+    let mut log = rfcomm(false);
+    let stops = |log: &Log| told(log, L2cap::Stopped { is_stopped: true });
+    status(&mut log, true);
+    control(&mut log, &[0x63, 1]);
+    control(&mut log, &[0xa3, 1]);
+    assert_eq!((stops(&log), told(&log, GOES)), (3, 2));
+    status(&mut log, false);
+    assert_eq!((stops(&log), told(&log, GOES)), (3, 3));
+    control(&mut log, &[0x63, 1]);
+    status(&mut log, false);
+    assert_eq!((stops(&log), told(&log, GOES)), (5, 3));
+}
+
+/// The second channel of AVDTP has media, whether or not the log has its opening.
+#[test]
+fn media_is_not_taken_for_signals_behind_a_loss() {
+    let mut log = Log::new();
+    log.event(&CLASSIC_LINK);
+    classic_channel(&mut log, 0x19);
+    log.lost = 1;
+    log.acl(false, false, &[8, 0, 1, 0, 2, 5, 4, 0, 0x19, 0, 0x60, 0]);
+    let is_media = |channel: &&super::Channel| matches!(channel.kind, taut_event::Channel::Media(_));
+    assert_eq!(log.bluetooth.channels.iter().flatten().filter(is_media).count(), 1);
+}

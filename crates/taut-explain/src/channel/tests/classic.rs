@@ -57,6 +57,48 @@ fn a_receiver_that_says_stop_holds() {
     assert_eq!(found(&stopped(false)), ["sending_program"]);
 }
 
+/// The receiver says stop, which is lost; three frames that were handed over before still go, and nothing for long.
+#[test]
+fn behind_a_loss_a_receiver_may_have_said_stop() {
+    for is_lossy in [false, true] {
+        let mut talk = Talk::new(Kind::Rfcomm(2), 0, 0, 8);
+        talk.say(2 * MS, Way::Forward, L2cap::Stopped { is_stopped: false });
+        let pass = |talk: &mut Talk, at: u64| {
+            talk.send(at, Turn::Free);
+            talk.completed(at + MS);
+        };
+        pass(&mut talk, 50 * MS);
+        if is_lossy {
+            talk.say(100 * MS, Way::Forward, L2cap::Lost);
+            talk.hidden(100 * MS, false, false);
+        }
+        (0..3).for_each(|n| pass(&mut talk, (110 + n * 10) * MS));
+        // It may go on.
+        talk.say(3_000 * MS, Way::Forward, L2cap::Stopped { is_stopped: false });
+        pass(&mut talk, 3_001 * MS);
+        pass(&mut talk, 4_001 * MS);
+        let direction = talk.forward();
+        let (program, unknown) = (share(&direction, Holder::SendingProgram), share(&direction, Holder::NotKnown));
+        assert_eq!((program > 0.9, unknown > 0.65), (!is_lossy, is_lossy), "{direction:#?}");
+        assert!(program > 0.2, "{direction:#?}");
+    }
+}
+
+#[test]
+fn what_may_be_media_is_not_its_programs() {
+    let run = |from_start: bool| {
+        let mut talk = Talk::new(Kind::Basic(0x19), 0, 0, 8);
+        talk.link(2 * MS, |link| link.from_start = from_start);
+        for n in 0..100 {
+            talk.send(10 * MS + n * 20 * MS, Turn::Free);
+            talk.completed(15 * MS + n * 20 * MS);
+        }
+        talk.forward()
+    };
+    assert_eq!(found(&run(true)), ["sending_program"]);
+    assert!(is_unknown(&run(false), "sending_program"));
+}
+
 /// The receiver says stop, and that it may go on is not in the log.
 #[test]
 fn a_stop_ends_with_a_loss_or_with_what_goes() {
