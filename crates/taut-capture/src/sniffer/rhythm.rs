@@ -35,7 +35,7 @@ pub(super) struct Rhythm {
     pending: Option<Update>,
     /// The begin of the newest event whose first PDU was seen, as far as it fits the interval.
     anchor: Option<u64>,
-    /// The same, whether or not it fits.
+    /// When the first PDU that was seen of the newest event began, whether or not it fits.
     begin: Option<u64>,
     end: u64,
     way: Option<Direction>,
@@ -125,8 +125,10 @@ impl Rhythm {
             if unseen_events > 0 && pending.is_some_and(|update| self.is_behind(update)) {
                 (self.pending, self.latency) = (None, None);
             }
-            if way == Direction::Forward {
-                self.anchor(at, is_near);
+            match way {
+                Direction::Forward => self.anchor(at, is_near),
+                // Its anchor was not seen, but it is none of those of which nothing was.
+                Direction::Backward => self.begin = Some(at),
             }
         }
         (self.end, self.way, self.counter) = (end.max(self.end), Some(way), counter.or(self.counter));
