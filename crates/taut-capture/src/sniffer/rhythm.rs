@@ -93,6 +93,8 @@ impl Rhythm {
             (Some(counter), Some(last)) => counter != last,
             _ if self.way.is_none() => true,
             _ if is_turn => false,
+            // Nobody is silent so long within an event.
+            _ if way.is_none() && self.interval_ns > 0 && gap > self.interval_ns / 2 => true,
             _ if is_near => way != Some(Direction::Backward),
             // The next event is there, or a shorter interval is. Within an event PDUs may have been missed.
             _ if self.interval_ns > 0 => gap > HOLE_NS && (self.is_past_anchor(at) || self.is_shorter(at)),
@@ -426,5 +428,43 @@ mod tests {
             events(&mut rhythm, (60..70).map(|n| n * 30 * MS), true);
             assert_eq!(rhythm.latency, None, "{interval}");
         }
+    }
+
+    #[test]
+    fn an_event_of_which_only_the_peripheral_was_seen_is_none_that_was_not() {
+        let mut rhythm = Rhythm::default();
+        rhythm.told(30 * MS, 0);
+        for event in 0..100 {
+            let at = event * 30 * MS;
+            if event % 10 != 5 {
+                rhythm.pdu(at, at + EMPTY, Some(Direction::Forward), None);
+            }
+            let at = at + EMPTY + IFS_NS;
+            let answer = rhythm.pdu(at, at + EMPTY, Some(Direction::Backward), None);
+            assert_eq!((answer.begins_event, answer.unseen_events), (event % 10 == 5, 0), "{event}");
+        }
+        assert_eq!(rhythm.counter, Some(99));
+    }
+
+    /// Senders are not told, and of each third event the PDU of the central is missing, of the first one too.
+    #[test]
+    fn anchors_are_those_of_the_central_again_where_some_of_its_pdus_are_missing() {
+        let mut rhythm = Rhythm::default();
+        rhythm.told(30 * MS, 0);
+        let mut begins = 0;
+        for event in 0..300 {
+            let at = event * 30 * MS;
+            let mut ways = Vec::new();
+            for (at, is_missing) in [(at, event % 3 == 0 || event % 10 == 1), (at + EMPTY + IFS_NS, false)] {
+                if !is_missing {
+                    let stands = rhythm.pdu(at, at + EMPTY, None, None);
+                    ways.push(stands.way);
+                    begins += usize::from(stands.begins_event);
+                    assert_eq!(stands.unseen_events, 0, "{event}");
+                }
+            }
+            assert!(ways.len() < 2 || ways == Direction::BOTH, "{event}: {ways:?}");
+        }
+        assert_eq!(begins, 300);
     }
 }
