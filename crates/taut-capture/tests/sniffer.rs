@@ -219,6 +219,29 @@ fn a_latency_is_not_known_behind_what_may_be_an_update_that_cannot_be_read() {
     }
 }
 
+/// A PDU of the central is acknowledged, and the next one has the same number: another one was missed, or it was sent
+/// again.
+#[test]
+fn a_latency_is_not_known_where_a_pdu_of_the_central_was_missed_by_its_number() {
+    let latency = |next: &[u8], answer: u8, sn: bool| {
+        let flags = |way: u16| 1 | way << 7 | 0xc00;
+        let mut packets = vec![(0, with_header(flags(0), &air(ADVERTISING, &connect())))];
+        let mut event = |at: u64, central: Vec<u8>| {
+            packets.push((at, with_header(flags(2), &air(LINK, &central))));
+            let answer = [1 | answer << 2, 0];
+            let turn = TURN + 8_000 * (central.len() as u64 - 2);
+            packets.push((at + turn, with_header(flags(3), &air(LINK, &answer))));
+        };
+        event(INTERVAL, data(false, false, &[7]));
+        event(2 * INTERVAL, data(sn, false, next));
+        follow(256, &packets).0.link.latency
+    };
+    // Another payload, or none, with the same number.
+    assert_eq!((latency(&[8], 1, false), latency(&[], 1, false)), (None, None));
+    // The same again; one that was not acknowledged; the next number.
+    assert_eq!([latency(&[7], 1, false), latency(&[8], 0, false), latency(&[8], 1, true)], [Some(4); 3]);
+}
+
 /// The length of a PDU whose CRC is wrong may be wrong itself: when it was answered tells that. And where the begin of
 /// encryption was not seen, an update has a MIC.
 #[test]
