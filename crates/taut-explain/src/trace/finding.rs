@@ -37,12 +37,6 @@ fn queue_of(cause: &Cause, connection: &Connection) -> Option<Listening> {
     connection.tally.listening.filter(|_| is_behind)
 }
 
-/// How long it waited to be accepted, in ns.
-pub(super) fn accept_wait(connection: &Connection, way: Way) -> u64 {
-    let of_way = (way == Way::Backward).then(|| connection.breakdown(way).get(Holder::AcceptQueue));
-    of_way.flatten().map_or(0, |cell| cell.ns)
-}
-
 struct Cause {
     name: &'static str,
     holders: &'static [Holder],

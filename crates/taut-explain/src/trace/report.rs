@@ -6,6 +6,7 @@ use taut_time::Instant;
 use super::connection::Connection;
 use super::ends::Ends;
 use super::message::TracedMessages;
+use super::parts::is_held;
 use super::readiness::TracedReadiness;
 use super::tally::{Tally, ack_index};
 use super::thread::TracedThreads;
@@ -24,7 +25,7 @@ pub struct Traced {
     /// Unix sockets, sockets of UDP and pipes.
     #[serde(default)]
     pub others: u64,
-    /// Directions of connections in which data went.
+    /// Directions of connections in which data went, or waited for long.
     pub directions: u64,
     /// Who held the data of all directions, longest first.
     pub totals: Vec<Held>,
@@ -207,7 +208,17 @@ pub(super) fn held(holder: Holder, ns: u64, whole: u64, episodes: u64, longest: 
     }
 }
 
-/// The report of a direction in which data went, or whose connection did not open at once.
+/// Whether data waited for long, or waits for room still, though nothing of it moved while it was traced: such a
+/// connection hangs.
+fn is_stalled(connection: &Connection, way: Way) -> bool {
+    let breakdown = connection.breakdown(way);
+    let held_long =
+        |&holder: &Holder| is_held(holder) && breakdown.get(holder).is_some_and(|cell| cell.ns >= finding::STALL_NS);
+    let waits_for_room = way == Way::Forward && (connection.tally.refused > 0 || connection.is_waiting());
+    waits_for_room || Holder::ALL.iter().any(held_long)
+}
+
+/// The report of a direction in which data went or waited for long, or whose connection did not open at once.
 pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option<TracedDirection> {
     let tally = &connection.tally;
     let is_outgoing = way == Way::Forward;
@@ -217,8 +228,7 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
     // One that did not open for a while is told of, too.
     let is_unopened = is_outgoing && tally.repeated_openings > 0;
     let breakdown = connection.breakdown(way);
-    let is_waiting = finding::accept_wait(connection, way) >= finding::STALL_NS;
-    if bytes == 0 && calls == 0 && !is_unopened && !is_waiting {
+    if bytes == 0 && calls == 0 && !is_unopened && !is_stalled(connection, way) {
         return None;
     }
     let whole = breakdown.total_ns();

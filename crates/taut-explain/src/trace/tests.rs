@@ -3,6 +3,7 @@ mod bounds;
 mod local;
 mod losses;
 mod radio;
+mod stalls;
 mod table;
 mod threads;
 
