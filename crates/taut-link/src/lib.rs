@@ -75,4 +75,4 @@ pub use option::SocketOption;
 pub use ring::{Completion, SocketRing};
 pub use session::{Request, Session};
 pub use shaper::Shaper;
-pub use tcp_info::TcpInfo;
+pub use tcp_info::{TcpInfo, receive_low_water};

@@ -1,8 +1,18 @@
+use std::io;
 use std::os::fd::BorrowedFd;
 
 use taut_time::{Duration, SendQueue};
 
 use crate::sys;
+
+/// How many bytes have to come before the kernel tells the program that it can read (`SO_RCVLOWAT`); 1 unless set.
+///
+/// # Errors
+/// As getsockopt(2).
+pub fn receive_low_water(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    let least = sys::option(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT)?;
+    Ok(u32::try_from(least).unwrap_or(1))
+}
 
 /// What the kernel tells of a TCP connection (`getsockopt(TCP_INFO)`, `struct tcp_info` in linux/tcp.h).
 ///
@@ -60,7 +70,7 @@ pub struct TcpInfo {
 }
 
 impl TcpInfo {
-    pub(crate) fn read(fd: BorrowedFd<'_>) -> std::io::Result<Self> {
+    pub(crate) fn read(fd: BorrowedFd<'_>) -> io::Result<Self> {
         let mut bytes = [0; 280];
         let length = sys::option_bytes(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?;
         Ok(Self::parse(&bytes[..length]))

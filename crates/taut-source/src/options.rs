@@ -1,4 +1,4 @@
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::fstat;
 use rustix::io::{Errno, Result};
@@ -18,12 +18,14 @@ pub struct Options {
     /// acknowledgements. Where it is on, only the first ones of a connection are sure to be prompt
     /// (`tcp_in_quickack_mode`, net/ipv4/tcp_input.c). The kernel changes it as the connection goes on.
     pub quick_ack: bool,
+    /// `SO_RCVLOWAT`: of fewer bytes the kernel does not tell the program that it can read; 1 unless set.
+    pub receive_low_water: u32,
 }
 
 impl Options {
     /// Reads the options of another program's socket, which has this inode.
     ///
-    /// The kernel lends a second descriptor of the same socket. It is held for three system calls: a
+    /// The kernel lends a second descriptor of the same socket. It is held for four system calls: a
     /// program that closes its own meanwhile sends its FIN that much later.
     ///
     /// # Errors
@@ -36,6 +38,8 @@ impl Options {
             no_delay: sockopt::tcp_nodelay(&lent)?,
             cork: sockopt::tcp_cork(&lent)?,
             quick_ack: sockopt::tcp_quickack(&lent)?,
+            // It fails for no socket; whatever comes instead is read at once.
+            receive_low_water: taut_link::receive_low_water(lent.as_fd()).unwrap_or(1),
         })
     }
 }

@@ -68,10 +68,18 @@ impl Seen {
         Ok(())
     }
 
+    /// Whether bytes wait for the program to read them. While fewer have come than it asked for (`SO_RCVLOWAT`), the
+    /// kernel does not tell it of them, unless none come any more.
+    fn has_unread(&self) -> bool {
+        let least = self.options.map_or(1, |options| options.receive_low_water.max(1));
+        let is_short = self.last.state == State::Established && self.last.unread_bytes < least;
+        self.last.unread_bytes > 0 && !is_short
+    }
+
     /// Whether something waits that need not: all but the way to the peer and back.
     fn waits(&self) -> bool {
         let is_held = self.holder.is_some_and(|holder| holder != Holder::Delivery);
-        is_held || self.last.is_full() || self.last.unread_bytes > 0 || self.last.is_unaccepted()
+        is_held || self.last.is_full() || self.has_unread() || self.last.is_unaccepted()
     }
 
     /// Whether something waited a short while ago.
@@ -262,7 +270,7 @@ impl Sampler {
         if let Some(holder) = seen.holder {
             seen.held[holder.index()] += since;
         }
-        if seen.last.unread_bytes > 0 {
+        if seen.has_unread() {
             seen.unread += since;
         }
         if seen.last.is_unaccepted() {
@@ -276,8 +284,9 @@ impl Sampler {
             seen.tries = seen.tries.saturating_add(u8::from(is_asked && seen.owner.is_none() && socket.inode != 0));
         }
         seen.last = *socket;
-        // They seldom change, and reading them takes several system calls: once, and where a holder depends on them.
-        if seen.options.is_none() || socket.info.unsent_bytes > 0 {
+        // They seldom change, and reading them takes several system calls: once, and where who has to act depends on
+        // them.
+        if seen.options.is_none() || socket.info.unsent_bytes > 0 || socket.unread_bytes > 0 {
             match seen.read_options() {
                 Ok(()) => {}
                 // Closed by this one, while another has it.
@@ -286,7 +295,7 @@ impl Sampler {
             }
         }
         seen.samples += 1;
-        seen.unread_samples += u32::from(socket.unread_bytes > 0);
+        seen.unread_samples += u32::from(seen.has_unread());
         seen.unaccepted_samples += u32::from(socket.is_unaccepted());
         seen.full_samples += u32::from(socket.is_full());
         seen.holder = (self.reason)(&socket.state_with(seen.options));

@@ -174,3 +174,23 @@ fn those_that_are_gone_are_kept_up_to_a_number() {
     sampler.forget(at(21), 1);
     assert_eq!((sampler.forgotten(), sampler.finish().len()), (2, 0));
 }
+
+/// The kernel tells the program of a thousand bytes only, or that no more come.
+#[test]
+fn fewer_bytes_than_the_program_asked_for_do_not_wait_for_it() {
+    let (mut client, server, port) = pair();
+    client.write_all(&[0; 50]).unwrap();
+    let own = server.local_addr().unwrap();
+    let look = || {
+        let mut sampler = Sampler::new(None, Some(port), |_| None).unwrap();
+        sampler.look(at(0)).unwrap();
+        sampler.finish().into_iter().find(|seen| seen.last.local == own && seen.last.state != State::Listen).unwrap()
+    };
+    let mut seen = look();
+    let options = seen.options.unwrap();
+    assert_eq!((seen.unread_samples, seen.has_unread(), options.receive_low_water), (1, true, 1));
+    seen.options = Some(Options { receive_low_water: 1000, ..options });
+    assert!(!seen.has_unread() && !seen.waits());
+    client.shutdown(std::net::Shutdown::Write).unwrap();
+    assert!(Seen { options: seen.options, ..look() }.has_unread());
+}

@@ -16,6 +16,8 @@ mod closing;
 mod lost;
 #[path = "follow_others_tests.rs"]
 mod others;
+#[path = "follow_unread_tests.rs"]
+mod unread;
 
 /// Keeps what it is told.
 #[derive(Debug, Default)]

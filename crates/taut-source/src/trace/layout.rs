@@ -41,6 +41,8 @@ pub(super) enum Known {
     Retransmits,
     ProbesOut,
     TlpHighSeq,
+    ReceiveLeast,
+    UrgentData,
     Type,
     Protocol,
     ReceiveQueued,
@@ -57,7 +59,7 @@ type Member = (Known, &'static str, &'static str);
 const COUNT: usize = Known::PipeRoom as usize + 1;
 
 /// Structure and member of each of TCP, in the order of [`Known`].
-const FIELDS: [Member; 32] = [
+const FIELDS: [Member; 34] = [
     (Known::Family, "sock", "__sk_common.skc_family"),
     (Known::State, "sock", "__sk_common.skc_state"),
     (Known::PortPair, "sock", "__sk_common.skc_portpair"),
@@ -90,6 +92,8 @@ const FIELDS: [Member; 32] = [
     (Known::Retransmits, "tcp_sock", "inet_conn.icsk_retransmits"),
     (Known::ProbesOut, "tcp_sock", "inet_conn.icsk_probes_out"),
     (Known::TlpHighSeq, "tcp_sock", "tlp_high_seq"),
+    (Known::ReceiveLeast, "sock", "sk_rcvlowat"),
+    (Known::UrgentData, "tcp_sock", "urg_data"),
 ];
 
 /// The same of a Unix socket, or one of UDP or Bluetooth.
@@ -115,8 +119,8 @@ const PIPE_FIELDS: [Member; 3] = [
     (Known::PipeRoom, "pipe_inode_info", "max_usage"),
 ];
 
-/// Members of IPv6, which a kernel may be built without.
-const OPTIONAL: [Known; 2] = [Known::RemoteV6, Known::LocalV6];
+/// Members of IPv6, which a kernel may be built without, and those without which a trace only tells less.
+const OPTIONAL: [Known; 4] = [Known::RemoteV6, Known::LocalV6, Known::ReceiveLeast, Known::UrgentData];
 /// Two members closer than this are read together: one call of the kernel costs more than the bytes between.
 const NEAR: u32 = 64;
 /// So many bytes are read at once: they stand on the program's stack, which has 512.
@@ -384,7 +388,7 @@ pub(super) mod tests {
         let fields: Vec<(Known, Field)> = FIELDS
             .iter()
             .map(|(known, ..)| {
-                let bits = if OPTIONAL.contains(known) { 128 } else { 64 };
+                let bits = if matches!(known, Known::RemoteV6 | Known::LocalV6) { 128 } else { 64 };
                 let field = Field { bit_offset: at, bits };
                 at += bits;
                 (*known, field)

@@ -19,6 +19,9 @@ const NAGLE_CORK: u64 = 2;
 /// `SK_PACING_NEEDED` of include/net/sock.h; with `fq` it is the device's queue that spaces.
 pub(super) const PACING_NEEDED: u64 = 1;
 
+/// `TCP_URG_VALID` and `TCP_URG_READ` of include/net/tcp.h: the urgent byte has come, and its program has read it maybe.
+const URGENT_CAME: u64 = 0x500;
+
 /// A number of TCP that never wraps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Position {
@@ -66,6 +69,18 @@ pub(super) struct Snapshot {
     pub(super) wstamp: u64,
 }
 
+/// Of what has come and was not read, what the program can read, as the kernel tells it that there is something
+/// (`tcp_stream_is_readable` and `tcp_poll`, net/ipv4/tcp.c). It waits for `SO_RCVLOWAT` bytes unless no more come. An
+/// urgent byte keeps its place among the others until these are read beyond it, also where it was read by itself.
+fn readable(layout: &Layout, record: &Record<'_>, unread: u32) -> u32 {
+    let state = layout.get(record.copies, Known::State);
+    let is_urgent_alone = unread == 1 && layout.get(record.copies, Known::UrgentData) & URGENT_CAME != 0;
+    let is_short = unread < layout.word(record.copies, Known::ReceiveLeast);
+    let is_fin = record.what == What::Receive && record.segment.is_fin;
+    let is_all = is_fin || AFTER_FIN.contains(&state) || state == CLOSED;
+    if !is_all && (is_short || is_urgent_alone) { 0 } else { unread }
+}
+
 /// The state just after the record.
 pub(super) fn state(layout: &Layout, record: &Record<'_>, now: &Snapshot) -> SocketState {
     let get = |known| layout.get(record.copies, known);
@@ -83,7 +98,7 @@ pub(super) fn state(layout: &Layout, record: &Record<'_>, now: &Snapshot) -> Soc
     SocketState {
         unsent_bytes: unsent.saturating_sub(u32::from(own_fin)),
         in_flight_bytes: in_flight.saturating_sub(u32::from(own_fin && unsent == 0)),
-        unread_bytes: bytes(now.rcv_nxt, now.copied_seq).saturating_sub(u32::from(has_fin)),
+        unread_bytes: readable(layout, record, bytes(now.rcv_nxt, now.copied_seq).saturating_sub(u32::from(has_fin))),
         in_flight_segments: now.packets_out.saturating_sub(left).saturating_add(number(Known::RetransOut)),
         congestion_window_segments: number(Known::SndCwnd),
         slow_start_threshold_segments: number(Known::SndSsthresh),
