@@ -41,6 +41,9 @@ pub struct SocketState {
     pub no_delay: Option<bool>,
     /// Whether `TCP_CORK` is set, where that can be seen.
     pub cork: Option<bool>,
+    /// Segments that the peer had twice, as it told over the whole connection (DSACK, RFC 2883); 0 where that can't be
+    /// seen.
+    pub duplicates: u32,
 }
 
 /// How a socket repairs losses (`enum tcp_ca_state` of linux/tcp.h).

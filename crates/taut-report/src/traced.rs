@@ -215,7 +215,11 @@ fn one(direction: &TracedDirection, is_full: bool) -> Vec<String> {
         }
         lines.extend(direction.messages.iter().flat_map(|messages| wrap("  ", &messages.line())));
         if direction.repeated_segments > 0 {
-            lines.push(format!("  {} segments were sent again.", units::count(direction.repeated_segments)));
+            let needless = match direction.needless_segments {
+                0 => String::new(),
+                needless => format!(", {} of them needlessly: the peer had them", units::count(needless)),
+            };
+            lines.push(format!("  {} segments were sent again{needless}.", units::count(direction.repeated_segments)));
         }
     }
     lines.extend(direction.remarks.iter().flat_map(|remark| wrap("  ", remark)));

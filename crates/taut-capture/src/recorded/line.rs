@@ -6,9 +6,9 @@ use taut_event::{AckSentBy, Closed, Coverage, Direction, Kind, LocalKind, Releas
 pub(crate) const MARK: &str = "taut-events ";
 /// The version that is written. The third one does not tell of the accept queue, of a socket's end and of the queues of
 /// devices, the second one has no links of Bluetooth either, the first one nothing of it.
-pub(super) const VERSION: &str = "4";
+pub(super) const VERSION: &str = "5";
 /// Those that are read.
-pub(super) const READ: [&str; 4] = ["1", "2", "3", VERSION];
+pub(super) const READ: [&str; 5] = ["1", "2", "3", "4", VERSION];
 /// No line is longer, in bytes.
 pub(super) const LONGEST: u64 = 1 << 20;
 /// Numbers of flows are below this: more are not open at once in a trace.

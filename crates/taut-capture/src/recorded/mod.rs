@@ -1,7 +1,7 @@
 //! What a live trace saw, as a file of text: a line for each flow, event and end, in the order in which they were seen.
 //!
 //! ```text
-//! taut-events 4
+//! taut-events 5
 //! f 0 3780 - tcp 127.0.0.1:53382 127.0.0.1:7900
 //! b> 0 81273645 4711 7132295856 0
 //! q> 0 0 4711 16;0;0;0;10;2147483647;65536;32768;0;0;0;0;0;0;0;0;0

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use taut_event::{Recovery, SocketState};
 
 /// How many numbers a state has.
-const COUNT: usize = 19;
+const COUNT: usize = 20;
 /// What is not known.
 const NONE: u64 = u64::MAX;
 
@@ -40,6 +40,7 @@ impl Numbers {
             flag(state.cork),
             state.is_ended.into(),
             state.device_bytes.into(),
+            state.duplicates.into(),
         ])
     }
 
@@ -79,6 +80,7 @@ impl Numbers {
             cork: flag(16)?,
             is_ended: is(17)?,
             device_bytes: word(18)?,
+            duplicates: word(19)?,
         })
     }
 

@@ -99,7 +99,7 @@ fn story() -> Vec<Told> {
 fn any_state() -> impl Strategy<Value = SocketState> {
     let recovery = prop_oneof![Just(Recovery::None), Just(Recovery::Repeating), Just(Recovery::AfterTimeout)];
     (
-        any::<[u32; 9]>(),
+        any::<[u32; 10]>(),
         any::<[Option<bool>; 3]>(),
         any::<[bool; 3]>(),
         any::<[u8; 2]>(),
@@ -126,6 +126,7 @@ fn any_state() -> impl Strategy<Value = SocketState> {
             send_buffer_full: flags[1],
             no_delay: options[1],
             cork: options[2],
+            duplicates: words[9],
         })
 }
 
@@ -314,7 +315,7 @@ fn a_file_of_an_earlier_version_is_read() {
 #[test]
 fn a_file_cut_anywhere_gives_what_stood_before_the_cut() {
     let file = written(&story(), u64::MAX);
-    let mark = "taut-events 4\n".len();
+    let mark = "taut-events 5\n".len();
     for cut in mark..file.len() {
         let (told, end) = read(&file[..cut]).unwrap();
         assert_eq!(told, story()[..told.len()]);
@@ -352,7 +353,7 @@ fn what_can_not_be_is_named_with_its_place() {
     assert_eq!(why("b> 0 0 - 1 9999999999").1, "an event's bytes can't be");
     assert_eq!(why("q> 0 0 - 4294967296").1, "a socket's state can't be");
     assert_eq!(why("q> 0 0 - ;;;;;;;;2").1, "a socket's state can't be");
-    assert_eq!(why("q> 0 0 - 1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1").1, "a socket's state can't be");
+    assert_eq!(why("q> 0 0 - 1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1").1, "a socket's state can't be");
     assert_eq!(why("g> 0 0 - 5").1, "a line has more than it should");
     assert_eq!(why("f 1 1 - channel 0 64 0102030405 credit 1").1, "a channel has a name that can't be");
     assert_eq!(why("f 1 1 - channel 0 64 +12345678901 credit 1").1, "a channel has a name that can't be");
@@ -365,7 +366,7 @@ fn what_can_not_be_is_named_with_its_place() {
     assert_eq!(why(". 9223372036854775808").1, "the time of the end can't be");
     // The same file twice.
     assert_eq!(why(". 9\ntaut-events 1").1, "the trace has ended, and more comes behind it");
-    assert!(read(b"taut-events 5\n").is_err_and(|error| error.to_string().contains("another version of taut")));
+    assert!(read(b"taut-events 6\n").is_err_and(|error| error.to_string().contains("another version of taut")));
 }
 
 #[test]

@@ -1,4 +1,5 @@
 mod local;
+mod probe;
 
 use taut_event::{
     Call, ChannelEnd, Direction as Way, Event, Flow, FlowKey, Holder, LocalKind, Recovery, Release, SocketState, Stamp,
@@ -6,7 +7,7 @@ use taut_event::{
 };
 
 use super::message::Messages;
-use super::parts::{Load, Part, Parts};
+use super::parts::{Load, Part, Parts, Probed};
 use super::place::Places;
 use super::readiness::Readiness;
 use super::tally::Tally;
@@ -14,6 +15,7 @@ use super::thread::Users;
 use super::writes::Writes;
 use crate::engine::Breakdown;
 use crate::socket::holder;
+use probe::Probe;
 
 /// `EAGAIN` as a system call returns it.
 const EAGAIN: i32 = -11;
@@ -37,6 +39,8 @@ pub(super) struct Connection {
     timer_from: u64,
     /// Something was sent again just now; by whom, the state after that tells.
     is_repeated: bool,
+    /// Whether the last loss probe was needless is not known yet.
+    probe: Option<Probe>,
     /// The device's queue had all that was on its way when it last held something.
     is_all_queued: bool,
     /// Something has waited to be read since then; whether its reader had no processor, what comes next tells.
@@ -104,6 +108,7 @@ impl Connection {
             idle_from: None,
             timer_from: 0,
             is_repeated: false,
+            probe: None,
             is_all_queued: false,
             unread_from: None,
             accepting: Accepting::NotAwaited,
@@ -222,7 +227,10 @@ impl Connection {
                 }
                 self.left(at, bytes.start, bytes.end);
             }
-            What::Reached(Stamp::Acknowledged) => self.timer_from = at,
+            What::Reached(Stamp::Acknowledged) => {
+                self.timer_from = at;
+                self.probe_acknowledged(at, bytes.end);
+            }
             What::Reached(Stamp::Received) => {
                 self.first_received.get_or_insert(bytes.start);
                 self.add_received(bytes.len());
@@ -240,6 +248,7 @@ impl Connection {
                 self.is_repeated = !is_opening;
             }
             What::State(state) => {
+                self.settle_probe(at, &state);
                 self.may_run_out(at, &state);
                 if std::mem::take(&mut self.is_repeated) {
                     self.repeated(at, &state);
@@ -354,6 +363,7 @@ impl Connection {
             self.tally.largest_window = self.tally.largest_window.max(window);
             self.tally.least_window = Some(self.tally.least_window.map_or(window, |least| least.min(window)));
         }
+        self.tally.duplicates(state.duplicates);
         self.state = Some(state);
         if let Some(held) = self.holder() {
             if held == Holder::DeviceQueue {
@@ -483,7 +493,12 @@ impl Connection {
             _ => Holder::RetransmissionTimeout,
         };
         let from = std::mem::replace(&mut self.timer_from, at);
+        // What the one before sent again was never told to be needless.
+        self.parts.settle_probe(Probed::Lost);
         self.was_lost(by, from, at, self.is_all_queued);
+        if by == Holder::TailLossProbe {
+            self.probes(state);
+        }
     }
 
     /// What happened since the last event was lost, so nobody knows who held what.
@@ -545,6 +560,7 @@ impl Connection {
         self.settle(if self.is_reading { Holder::PeerTurn } else { Holder::SendingProgram });
         self.settle_unread(self.last);
         self.tally.is_never_accepted = self.accepting == Accepting::Waits;
+        self.probe_ends();
         self.parts.finish();
     }
 }

@@ -297,7 +297,17 @@ fn evidence(cause: &Cause, connection: &Connection, way: Way, longest: u64) -> V
     }
     let of_data = tally.repeated - tally.repeated_openings;
     if cause.name == "loss" && of_data > 0 {
-        lines.push(format!("{of_data} segments were sent again."));
+        let is_probe = connection.breakdown(way).get(Holder::TailLossProbe).is_some_and(|cell| cell.ns > 0);
+        lines.push(match tally.needless {
+            0 if is_probe => format!(
+                "{of_data} segments were sent again. Those that a loss probe sent were lost, or the peer acknowledged \
+                 late."
+            ),
+            0 => format!("{of_data} segments were sent again."),
+            needless => format!(
+                "{of_data} segments were sent again, {needless} of them needlessly: the peer had them, as it told (DSACK)."
+            ),
+        });
     }
     if cause.name == OPENING {
         lines.push(format!(

@@ -19,6 +19,8 @@ const UNTIL_ACKNOWLEDGED: [Holder; 7] = [
 /// again. That takes less.
 const ONE_CALL_NS: u64 = 100_000;
 const FORWARD: usize = Way::Forward as usize;
+/// So many parts are kept until it is known whether a loss probe was needless.
+const MOST_DOUBTED: usize = 1024;
 
 /// What is held, and for whom.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -27,6 +29,16 @@ pub(super) struct Load {
     pub(super) bytes: Option<[u64; 2]>,
     /// The thread that wrote it, or that is to read it.
     pub(super) thread: Option<u32>,
+}
+
+/// What is known of that which a loss probe sent again.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Probed {
+    /// It was lost.
+    Lost,
+    /// The peer had it.
+    Needless,
+    NotKnown,
 }
 
 /// Some time of one direction, and whose it was.
@@ -74,6 +86,10 @@ pub(super) struct Parts {
     queued: Option<Part>,
     /// Those in which data was held, and that are not taken yet.
     held: Vec<(Way, Part)>,
+    /// A loss probe was sent, and it is not known yet whether it was needless: then this holder had the time before it.
+    doubt: Option<Holder>,
+    /// What is sent, part by part, since the doubt began.
+    doubted: Vec<Part>,
 }
 
 /// Whether data waits meanwhile for more than its way, and it is known why.
@@ -127,11 +143,43 @@ impl Parts {
             return;
         }
         self.open[FORWARD] = None;
+        if by == Holder::TailLossProbe {
+            // What the device's queue has dropped is lost.
+            let is_dropped = is_dropped && (queued.is_some() || holder == Holder::DeviceQueue);
+            self.doubt = Some(holder).filter(|_| !is_dropped);
+        }
         for Part { holder, episode, load, .. } in queued.into_iter().chain([part]) {
             let lost_from = from.clamp(episode.from, episode.to);
             self.book(Way::Forward, holder, (episode.from, lost_from), load);
             self.book(Way::Forward, by, (lost_from, episode.to), load);
         }
+    }
+
+    /// What became known of the last loss probe. If it was needless, nothing was lost, and the time before it is that of
+    /// who seemed to have it.
+    pub(super) fn settle_probe(&mut self, probed: Probed) {
+        let Some(before) = self.doubt.take() else { return };
+        let anew = |part: &mut Part| {
+            if part.holder == Holder::TailLossProbe {
+                part.holder = match probed {
+                    Probed::Lost => Holder::TailLossProbe,
+                    Probed::Needless => before,
+                    Probed::NotKnown => Holder::NotKnown,
+                };
+            }
+        };
+        self.open[FORWARD].iter_mut().for_each(anew);
+        let mut parts: Vec<Part> = Vec::new();
+        for mut part in std::mem::take(&mut self.doubted) {
+            anew(&mut part);
+            match parts.last_mut() {
+                Some(last) if last.holder == part.holder && last.episode.to == part.episode.from => {
+                    last.go_on(part.episode.to, part.load);
+                }
+                _ => parts.push(part),
+            }
+        }
+        parts.into_iter().for_each(|part| self.tell(Way::Forward, part));
     }
 
     /// Nothing more comes.
@@ -164,6 +212,13 @@ impl Parts {
     }
 
     fn tell(&mut self, way: Way, part: Part) {
+        if way == Way::Forward && self.doubt.is_some() {
+            self.doubted.push(part);
+            if self.doubted.len() >= MOST_DOUBTED {
+                self.settle_probe(Probed::NotKnown);
+            }
+            return;
+        }
         self.breakdowns[way as usize].book(part.holder, part.episode);
         if is_held(part.holder) {
             self.held.push((way, part));

@@ -109,6 +109,9 @@ pub struct TracedDirection {
     pub released: Releases,
     /// Segments that were sent again.
     pub repeated_segments: u64,
+    /// Of them, those that the peer had already, as it told (DSACK).
+    #[serde(default)]
+    pub needless_segments: u64,
     /// From the beginning of the trace to the first event of this connection.
     pub begin_ns: u64,
     /// From its first event to its last, or to the end of the trace. The parts of the breakdown add up to this.
@@ -294,6 +297,7 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
         channel: None,
         released: if is_outgoing { Releases::of(tally) } else { Releases::default() },
         repeated_segments: if is_outgoing { tally.repeated } else { 0 },
+        needless_segments: if is_outgoing { tally.needless } else { 0 },
         begin_ns: connection.first.unwrap_or(start).saturating_sub(start),
         span_ns: whole,
         breakdown: rows,

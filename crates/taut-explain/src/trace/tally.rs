@@ -32,6 +32,10 @@ pub(super) struct Tally {
     pub(super) repeated: u64,
     /// Of them, the first segment of a connection that was not open.
     pub(super) repeated_openings: u64,
+    /// Of them, those that the peer had already, as it told.
+    pub(super) needless: u64,
+    /// The socket's own count of these.
+    duplicates: Option<u32>,
     /// It was seen to wait to be accepted, so `listening` is its own program's.
     pub(super) was_awaited: bool,
     /// It waited to be accepted to its end.
@@ -60,6 +64,13 @@ impl Tally {
         if self.writing_calls.len() < MOST_CALLS {
             self.writing_calls.insert(number);
         }
+    }
+
+    /// The socket has counted so many needless repeats. What it counted before the first state is of no repeat here.
+    pub(super) fn duplicates(&mut self, now: u32) {
+        let before = self.duplicates.unwrap_or(now);
+        self.duplicates = Some(before.max(now));
+        self.needless = self.needless.saturating_add(now.saturating_sub(before).into()).min(self.repeated);
     }
 
     pub(super) fn listens(&mut self, now: Listening) {

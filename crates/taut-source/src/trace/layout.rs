@@ -43,6 +43,7 @@ pub(super) enum Known {
     TlpHighSeq,
     ReceiveLeast,
     UrgentData,
+    Duplicates,
     Type,
     Protocol,
     ReceiveQueued,
@@ -59,7 +60,7 @@ type Member = (Known, &'static str, &'static str);
 const COUNT: usize = Known::PipeRoom as usize + 1;
 
 /// Structure and member of each of TCP, in the order of [`Known`].
-const FIELDS: [Member; 34] = [
+const FIELDS: [Member; 35] = [
     (Known::Family, "sock", "__sk_common.skc_family"),
     (Known::State, "sock", "__sk_common.skc_state"),
     (Known::PortPair, "sock", "__sk_common.skc_portpair"),
@@ -94,6 +95,7 @@ const FIELDS: [Member; 34] = [
     (Known::TlpHighSeq, "tcp_sock", "tlp_high_seq"),
     (Known::ReceiveLeast, "sock", "sk_rcvlowat"),
     (Known::UrgentData, "tcp_sock", "urg_data"),
+    (Known::Duplicates, "tcp_sock", "dsack_dups"),
 ];
 
 /// The same of a Unix socket, or one of UDP or Bluetooth.
@@ -120,7 +122,8 @@ const PIPE_FIELDS: [Member; 3] = [
 ];
 
 /// Members of IPv6, which a kernel may be built without, and those without which a trace only tells less.
-const OPTIONAL: [Known; 4] = [Known::RemoteV6, Known::LocalV6, Known::ReceiveLeast, Known::UrgentData];
+const OPTIONAL: [Known; 5] =
+    [Known::RemoteV6, Known::LocalV6, Known::ReceiveLeast, Known::UrgentData, Known::Duplicates];
 /// Two members closer than this are read together: one call of the kernel costs more than the bytes between.
 const NEAR: u32 = 64;
 /// So many bytes are read at once: they stand on the program's stack, which has 512.

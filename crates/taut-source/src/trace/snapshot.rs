@@ -121,5 +121,6 @@ pub(super) fn state(layout: &Layout, record: &Record<'_>, now: &Snapshot) -> Soc
         send_buffer_full: number(Known::WriteQueued) >= number(Known::SendBuffer),
         no_delay: Some(nonagle & NAGLE_OFF != 0),
         cork: Some(nonagle & NAGLE_CORK != 0),
+        duplicates: number(Known::Duplicates),
     }
 }

@@ -1,0 +1,59 @@
+//! Loss probes (TLP, RFC 8985): what one sends again was lost, or the peer had it and only acknowledged late.
+
+use taut_event::SocketState;
+
+use super::Connection;
+use crate::trace::parts::Probed;
+
+/// A loss probe of which it is not known yet whether it was needless.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Probe {
+    /// The socket's count of needless repeats as it was sent.
+    duplicates: u32,
+    /// All that had left by then.
+    sent_to: u64,
+    /// When all of that was acknowledged.
+    reached: Option<u64>,
+    /// A state was seen after that.
+    is_shown: bool,
+    /// When more than that was acknowledged.
+    answered: Option<u64>,
+}
+
+impl Connection {
+    /// A probe sends something again.
+    pub(super) fn probes(&mut self, state: &SocketState) {
+        let (duplicates, sent_to) = (state.duplicates, self.left_to);
+        self.probe = Some(Probe { duplicates, sent_to, reached: None, is_shown: false, answered: None });
+    }
+
+    /// All up to there is acknowledged. The answer to the probe came no later than that to what left after it.
+    pub(super) fn probe_acknowledged(&mut self, at: u64, to: u64) {
+        let Some(probe) = &mut self.probe else { return };
+        if to >= probe.sent_to {
+            probe.reached.get_or_insert(at);
+        }
+        if to > probe.sent_to {
+            probe.answered.get_or_insert(at);
+        }
+    }
+
+    /// The peer tells in its answer whether it had the segment already. An acknowledgement is worked in only after its
+    /// event, so the next one shows what it told.
+    pub(super) fn settle_probe(&mut self, at: u64, state: &SocketState) {
+        let Some(probe) = &mut self.probe else { return };
+        let is_after = |then: Option<u64>| then.is_some_and(|then| at > then);
+        probe.is_shown |= is_after(probe.reached);
+        let is_needless = state.duplicates > probe.duplicates;
+        if is_needless || is_after(probe.answered) {
+            self.probe = None;
+            self.parts.settle_probe(if is_needless { Probed::Needless } else { Probed::Lost });
+        }
+    }
+
+    /// Nothing more comes, and the last probe may never be answered.
+    pub(super) fn probe_ends(&mut self) {
+        let is_shown = self.probe.take().is_some_and(|probe| probe.is_shown);
+        self.parts.settle_probe(if is_shown { Probed::Lost } else { Probed::NotKnown });
+    }
+}
