@@ -43,8 +43,9 @@ pub(super) struct Connection {
     probe: Option<Probe>,
     /// The device's queue had all that was on its way when it last held something.
     is_all_queued: bool,
-    /// Something has waited to be read since then; whether its reader had no processor, what comes next tells.
-    unread_from: Option<u64>,
+    /// Something has waited to be read, or to be accepted, since then, and who has that time; whether that one had no
+    /// processor, what comes next tells.
+    unread_from: Option<(u64, Holder)>,
     accepting: Accepting,
     /// What was left to wait for when all was sent, and the end.
     ended: Option<Ended>,
@@ -263,7 +264,10 @@ impl Connection {
                 }
             }
             What::Awaits => (self.accepting, self.tally.was_awaited) = (Accepting::Waits, true),
-            What::Accepted => self.accepting = Accepting::NotAwaited,
+            What::Accepted => {
+                self.settle_unread(at);
+                self.accepting = Accepting::NotAwaited;
+            }
             What::IsPath => self.tally.is_path = true,
             _ => {}
         }
@@ -274,8 +278,11 @@ impl Connection {
     fn reader(&mut self, at: u64, event: &Event) {
         match event.what {
             What::Task(Task::Ran { waited_ns }) => {
-                self.readiness.ran(waited_ns);
-                self.has_run(at, waited_ns);
+                // What came before its program accepts it comes then, and that it had run is told only then.
+                if self.accepting == Accepting::NotAwaited {
+                    self.readiness.ran(waited_ns);
+                }
+                self.has_run(event.at.as_nanos(), waited_ns);
             }
             What::Task(Task::Polled { waited_ns }) => self.readiness.polled(at, waited_ns),
             What::Task(Task::TimedOut { waited_ns }) => self.readiness.timed_out(at, waited_ns),
@@ -294,29 +301,31 @@ impl Connection {
         }
     }
 
-    /// What waits to be read has waited for a processor until now.
+    /// What waits to be read or accepted has waited for a processor until then.
     fn has_run(&mut self, at: u64, waited_ns: u64) {
-        let Some(from) = self.unread_from else { return };
+        let Some((from, holder)) = self.unread_from.filter(|(from, _)| *from < at) else { return };
         let ready = at.saturating_sub(waited_ns).clamp(from, at);
         self.settle_unread(ready);
         self.book(Way::Backward, Holder::Processor, ready, at);
-        self.unread_from = Some(at);
+        self.unread_from = Some((at, holder));
     }
 
     /// Books a time of what is received.
     fn book_inward(&mut self, holder: Holder, from: u64, to: u64) {
-        if holder == Holder::ReceivingProgram {
-            self.unread_from.get_or_insert(from);
-        } else {
+        if self.unread_from.is_some_and(|(_, before)| before != holder) {
             self.settle_unread(from);
+        }
+        if matches!(holder, Holder::ReceivingProgram | Holder::AcceptQueue) {
+            self.unread_from.get_or_insert((from, holder));
+        } else {
             self.book(Way::Backward, holder, from, to);
         }
     }
 
-    /// What waited to be read until now waited for the program.
+    /// What waited to be read or accepted until now waited for the program.
     fn settle_unread(&mut self, at: u64) {
-        if let Some(from) = self.unread_from.take() {
-            self.book(Way::Backward, Holder::ReceivingProgram, from, at);
+        if let Some((from, holder)) = self.unread_from.take() {
+            self.book(Way::Backward, holder, from, at);
         }
     }
 

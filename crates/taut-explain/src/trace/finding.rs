@@ -17,6 +17,8 @@ const MUCH: f64 = 0.05;
 pub(super) const STALL_NS: u64 = 200_000_000;
 /// A program that is woken up takes some time to read; shorter waits are that.
 const WAKE_UP_NS: u64 = 1_000_000;
+/// A program that waits in accept(2) may have no processor for so long. Where that is not seen, it is no cause.
+const SCHEDULED_NS: u64 = 20_000_000;
 /// The same of a device that takes what it is given.
 const HAND_OVER_NS: u64 = 100_000;
 
@@ -237,7 +239,9 @@ fn judge(cause: &Cause, connection: &Connection, way: Way) -> Verdict {
     let episodes: u64 = cells().map(|cell| cell.episodes).sum();
     let longest = cells().filter_map(|cell| cell.worst.first()).map(|episode| episode.length()).max().unwrap_or(0);
     let share = held_ns as f64 / whole as f64;
+    let sees_tasks = connection.flow.coverage.has(Kind::Tasks);
     let usual_ns = match way {
+        Way::Backward if cause.name == ACCEPTING && !sees_tasks => SCHEDULED_NS,
         Way::Backward => WAKE_UP_NS,
         Way::Forward if cause.holders.contains(&Holder::DeviceQueue) => HAND_OVER_NS,
         Way::Forward => 0,
@@ -266,7 +270,7 @@ fn judge(cause: &Cause, connection: &Connection, way: Way) -> Verdict {
             remedy: remedy.to_owned(),
         });
     }
-    if is_of_processor && !connection.flow.coverage.has(Kind::Tasks) {
+    if is_of_processor && !sees_tasks {
         return Verdict::Unknown {
             missing: "when its threads were ready to run and ran was not seen".to_owned(),
             ask: "trace it where the kernel has the tracepoints sched_waking and sched_switch".to_owned(),

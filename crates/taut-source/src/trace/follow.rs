@@ -24,6 +24,8 @@ const MOST_GONE: usize = 65_536;
 
 /// Calls that send on a socket which is not connected; of more the earliest is forgotten.
 const MOST_OPENING: usize = 1024;
+/// Threads whose last wait for a processor is remembered; of more all are forgotten.
+const MOST_RAN: usize = 16_384;
 /// Names of processes of which a thread ended, until they are asked for.
 const MOST_NAMES: usize = 65_536;
 
@@ -44,6 +46,8 @@ pub(super) struct Follower {
     readers: Readers,
     /// Threads that waited for one of several descriptors.
     pollers: HashSet<u32>,
+    /// When each thread ran that had waited for a processor, the last time, and for how long it had waited.
+    ran: HashMap<u32, (Instant, u64)>,
     timers: HashMap<u64, Timer>,
     ids: FlowIds,
     /// What is not TCP.
@@ -76,6 +80,7 @@ impl Follower {
             sees_readers,
             readers: Readers::default(),
             pollers: HashSet::new(),
+            ran: HashMap::new(),
             sockets: HashMap::new(),
             peers: Peers::default(),
             wanted: HashSet::new(),
@@ -209,6 +214,9 @@ impl Follower {
                 socket.came_by = came_by;
             }
         }
+        if is_call {
+            self.accepts(&record, sink);
+        }
         let timer = (record.timer != 0).then(|| self.timers.get(&record.timer).copied().unwrap_or(Timer::Other));
         let gaps = self.gaps;
         if let Some(socket) = self.sockets.get_mut(&record.socket) {
@@ -278,6 +286,7 @@ impl Follower {
     fn named(&mut self, record: &Record<'_>) {
         self.threads.end(record.thread, record.process);
         self.pollers.remove(&record.thread);
+        self.ran.remove(&record.thread);
         let end = record.name.iter().position(|&byte| byte == 0).unwrap_or(record.name.len());
         if self.ended.len() < MOST_NAMES {
             self.ended.push((record.process, String::from_utf8_lossy(&record.name[..end]).into_owned()));
@@ -291,7 +300,7 @@ impl Follower {
             return Vec::new();
         }
         let awaits = |socket: &Socket| {
-            matches!(socket.accept, Accept::Waits { look } if is_end || look <= now) && !socket.is_closed
+            matches!(socket.accept, Accept::Waits { look, .. } if is_end || look <= now) && !socket.is_closed
         };
         let found = self.sockets.iter().filter(|(_, socket)| awaits(socket));
         let found = in_order(found.map(|(&address, socket)| (address, socket.ends)));
@@ -303,7 +312,7 @@ impl Follower {
 
     /// Somebody has accepted the connection by now.
     pub(super) fn look_no_more(&mut self, address: u64) {
-        if let Some(Socket { accept: Accept::Waits { look }, .. }) = self.sockets.get_mut(&address) {
+        if let Some(Socket { accept: Accept::Waits { look, .. }, .. }) = self.sockets.get_mut(&address) {
             *look = Instant::from_nanos(u64::MAX);
         }
     }
@@ -336,11 +345,25 @@ impl Follower {
     }
 
     /// A thread has waited for a processor: what it is to read has, and what woke it up.
-    fn ran(&self, record: &Record<'_>, sink: &mut impl Sink) {
+    fn ran(&mut self, record: &Record<'_>, sink: &mut impl Sink) {
         let thread = record.thread;
+        if self.ran.len() >= MOST_RAN && !self.ran.contains_key(&thread) {
+            self.ran.clear();
+        }
+        self.ran.insert(thread, (Instant::from_nanos(record.ns), record.result.unsigned_abs()));
         let woken_by = Some(record.socket).filter(|by| self.readers.waits_for(thread).all(|socket| socket != *by));
         for socket in self.readers.waits_for(thread).chain(woken_by) {
             self.tell_reader(socket, record, Task::Ran { waited_ns: record.result.unsigned_abs() }, sink);
+        }
+    }
+
+    /// A thread accepts a connection. While it was ready to run and had no processor, the connection waited for that.
+    fn accepts(&self, record: &Record<'_>, sink: &mut impl Sink) {
+        let Some(&(at, waited_ns)) = self.ran.get(&record.thread) else { return };
+        let Some(socket) = self.sockets.get(&record.socket).filter(|socket| socket.gaps == self.gaps) else { return };
+        if matches!(socket.accept, Accept::Waits { since, .. } if since < at) {
+            let ran = Happened::Task(Task::Ran { waited_ns });
+            Events::new(at, Some(TaskId(record.thread)), socket.flow, sink).tell(Direction::Backward, ran, 0, 0);
         }
     }
 

@@ -171,6 +171,27 @@ fn what_comes_before_a_connection_is_accepted_is_told_when_it_is_known_whose_it_
     assert_eq!(accepting(&heard)[2..], [Happened::Awaits, Happened::Accepted]);
 }
 
+/// A thread in accept(2) is woken up by the connection, and then has no processor.
+#[test]
+fn who_accepts_may_have_waited_for_a_processor() {
+    let told = |ran_at: u64, is_other: bool, lost: u64| {
+        let (mut follower, mut heard) = (follower(), Heard::default());
+        let mut ran = Made::new(What::Ran, 0);
+        ran.0.truncate(HEADER as usize);
+        ran.long(at::NS, ran_at).long(at::TASK, if is_other { 9 } else { 8 }).long(at::RESULT, 70_000);
+        let mut opened = Made::new(What::Opened, CLIENT);
+        opened.set(Known::State, 3).long(at::NS, 1000);
+        let mut accepted = read(What::Accepted, 0, 500, 500);
+        accepted.number(libc::SYS_accept4, 0).long(at::NS, 90_000).long(at::LOST, lost);
+        let records = if ran_at < 1000 { [&ran, &opened] } else { [&opened, &ran] };
+        records.into_iter().chain([&accepted]).for_each(|record| tell(&mut follower, &mut heard, record));
+        heard.events.iter().filter(|(_, what, _)| *what == Happened::Task(Task::Ran { waited_ns: 70_000 })).count()
+    };
+    assert_eq!(told(80_000, false, 0), 1);
+    // Another thread had waited, or this one before there was a connection, or something was lost meanwhile.
+    assert_eq!((told(80_000, true, 0), told(500, false, 0), told(80_000, false, 1)), (0, 0, 0));
+}
+
 fn accepting(heard: &Heard) -> Vec<Happened> {
     let is_of_that = |what: &Happened| matches!(what, Happened::Awaits | Happened::Accepted);
     heard.events.iter().map(|(_, what, _)| *what).filter(is_of_that).collect()

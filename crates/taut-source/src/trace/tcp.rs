@@ -88,8 +88,9 @@ pub(super) struct Socket {
 pub(super) enum Accept {
     /// Nothing was seen of that.
     NotSeen,
-    /// It waits; from when on its queue is to be looked at.
+    /// It waits since then; from when on its queue is to be looked at.
     Waits {
+        since: Instant,
         look: Instant,
     },
     Done,
@@ -238,7 +239,7 @@ impl Socket {
                 if record.is_path() {
                     events.tell(Direction::Forward, Happened::IsPath, 0, 0);
                 } else if is_accepted && matches!(self.accept, Accept::NotSeen) {
-                    self.accept = Accept::Waits { look: events.at + LOOK_AFTER };
+                    self.accept = Accept::Waits { since: events.at, look: events.at + LOOK_AFTER };
                     events.tell(Direction::Backward, Happened::Awaits, 0, 0);
                 }
             }

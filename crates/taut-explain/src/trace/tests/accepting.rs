@@ -73,3 +73,33 @@ fn an_arrival_begins_for_the_program_when_it_accepts() {
     let told = inward.readiness.unwrap();
     assert_eq!((told.arrivals, told.at_work.held_ns, told.task.held_ns), (1, MS, 4 * MS));
 }
+
+/// It sits in accept(2), and has no processor while the connection waits.
+#[test]
+fn a_program_that_has_no_processor_does_not_accept_late() {
+    let told = |waited_ms, coverage| {
+        let mut story = Story(Trace::new(5).with_spans(100));
+        story.0.flow(FLOW, &Flow { coverage, ..flow() });
+        let unread = SocketState { unread_bytes: 5, ..quiet() };
+        story.tell(0, Way::Backward, What::Awaits, (0, 0)).state(0, quiet());
+        story.stamp(5, Stamp::Received, (0, 5)).state(5, unread);
+        if waited_ms > 0 {
+            // That it ran is told when it accepts, with the time at which it did.
+            story.tell(9, Way::Backward, What::Task(Task::Ran { waited_ns: waited_ms * MS }), (0, 0));
+        }
+        story.tell(10, Way::Backward, What::Accepted, (0, 0)).state(10, unread);
+        story.stamp(10, Stamp::Read, (0, 5)).state(10, quiet());
+        let traced = story.0.finish(Instant::from_nanos(100 * MS));
+        traced.worst.into_iter().find(|direction| !direction.is_outgoing).unwrap()
+    };
+    let tasks = Coverage::of(&[Kind::Tasks]);
+    for (waited_ms, processor, queue) in [(9, 9.0, 1.0), (50, 9.0, 1.0), (6, 6.0, 4.0)] {
+        let inward = told(waited_ms, tasks);
+        assert_eq!(held_ms(&inward), [("peer_turn", 90.0), ("processor", processor), ("accept_queue", queue)]);
+        assert_eq!(found(&inward), ["processor"]);
+    }
+    let late = told(0, tasks);
+    assert_eq!((held_ms(&late)[1], found(&late)), (("accept_queue", 10.0), vec!["accept_late"]));
+    // Where nobody sees when a thread runs, it may have been that.
+    assert_eq!(found(&told(0, Coverage::of(&[]))), Vec::<&str>::new());
+}
