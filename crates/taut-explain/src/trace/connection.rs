@@ -56,6 +56,8 @@ pub(super) struct Connection {
     is_reading: bool,
     /// The last write was refused for lack of room, of a socket that is known by its calls alone.
     is_refused: bool,
+    /// Its writes do not wait for room, as was seen; of a socket that is known by its calls alone.
+    is_nonblocking: bool,
     /// The channel of Bluetooth that it is an end of.
     pub(super) end: Option<ChannelEnd>,
     /// Nothing was to be sent when it was first seen: all that was written since is counted.
@@ -118,6 +120,7 @@ impl Connection {
             writers: Vec::new(),
             is_reading: false,
             is_refused: false,
+            is_nonblocking: false,
             end: None,
             is_from_start: false,
             writes: Writes::default(),

@@ -21,6 +21,7 @@ impl Connection {
         let had_unread = self.state.as_ref().is_some_and(unread);
         let bytes = event.bytes.end.saturating_sub(event.bytes.start);
         let who = event.who.map(|task| task.0);
+        let is_long = self.is_long_write(at);
         // What comes out of a pipe is what was written to it.
         let is_answer = !self.is_writing && kind != LocalKind::Pipe;
         let turn = match event.what {
@@ -59,6 +60,8 @@ impl Connection {
                 Way::Forward => {
                     self.ends_its_write(who);
                     self.is_refused = result == EAGAIN;
+                    // One that is refused after a while has waited (`SO_SNDTIMEO`).
+                    self.is_nonblocking |= self.is_refused && !is_long;
                     self.tally.refused += u64::from(self.is_refused);
                     let has_room = self.state.as_ref().is_some_and(|state| !state.send_buffer_full);
                     self.tally.refused_with_room += u64::from(self.is_refused && has_room);
@@ -86,9 +89,15 @@ impl Connection {
         self.is_writing = !self.writers.is_empty();
     }
 
+    fn is_long_write(&self, at: u64) -> bool {
+        self.is_writing && self.idle_from.is_some_and(|from| at.saturating_sub(from) >= ROOM_NS)
+    }
+
     /// Who had the time of a write that ends now.
     fn writer(&mut self, at: u64, kind: LocalKind) -> Holder {
-        let has_waited = self.is_writing && self.idle_from.is_some_and(|from| at.saturating_sub(from) >= ROOM_NS);
+        // A long one of a socket that refuses others took long to copy, or its thread had no processor.
+        let may_wait = !self.is_nonblocking || kind.is_bluetooth();
+        let has_waited = self.is_long_write(at) && may_wait;
         // Linux lets a write wait as long as a channel of Bluetooth has no credits, whatever room there is.
         let is_full = kind.is_bluetooth() || self.state.as_ref().is_some_and(|state| state.send_buffer_full);
         self.tally.waited += u64::from(has_waited && is_full);

@@ -184,3 +184,35 @@ proptest! {
         prop_assert_eq!(directions.iter().flatten().count(), 2);
     }
 }
+
+/// A write that is refused shows that the socket is non-blocking: a long one had no processor, or copied for long.
+#[test]
+fn writes_of_a_socket_that_refuses_them_do_not_wait_for_room() {
+    for kind in [LocalKind::Unix, LocalKind::Pipe, LocalKind::Udp] {
+        let mut calls = Calls::on(kind);
+        calls.refused(0);
+        (1..10).for_each(|round| _ = calls.write(100 * round, 100 * round + 60, true));
+        let [sent, _] = calls.end(960);
+        let sent = sent.unwrap();
+        assert_eq!((sent.writes, sent.waited_writes, sent.refused_writes), (9, 0, 1));
+        let holder = if kind == LocalKind::Udp { "send_buffer" } else { "receiving_program" };
+        assert_eq!(held_ms(&sent), [("sending_program", 860.0), (holder, 100.0)]);
+    }
+}
+
+/// It has waited for as long as the program lets it (`SO_SNDTIMEO`).
+#[test]
+fn a_write_that_is_refused_after_a_while_has_waited_for_room() {
+    let mut calls = Calls::on(LocalKind::Unix);
+    calls.write(0, 60, true);
+    calls.0.stamp(100, Stamp::WriteBegin, (0, 0));
+    calls.state(200, 0, true);
+    calls.0.tell(200, Way::Forward, What::Call(Call::End { number: 1, result: -11 }), (0, 0));
+    calls.write(200, 260, true);
+    let [sent, _] = calls.end(260);
+    let sent = sent.unwrap();
+    assert_eq!(
+        (sent.waited_writes, held_ms(&sent)),
+        (3, vec![("receiving_program", 220.0), ("sending_program", 40.0)])
+    );
+}
