@@ -58,7 +58,8 @@ const CAUSES: [Cause; 10] = [
         name: "cork",
         holders: &[Holder::Cork],
         summary: "TCP_CORK held small writes",
-        remedy: "On the sender: clear TCP_CORK at the end of each message.",
+        remedy: "On the sender: clear TCP_CORK at the end of each message. What the program does between setting and \
+                 clearing it is waited for, too: set it when the message is ready.",
     },
     Cause {
         name: "receiving_program",
