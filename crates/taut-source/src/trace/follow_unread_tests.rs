@@ -2,12 +2,14 @@
 
 use super::*;
 
+type Members<'a> = &'a [(Known, u64)];
+
 /// The program has asked to be told only of so many bytes (`SO_RCVLOWAT`), or has read an urgent byte by itself.
 #[test]
 fn what_the_program_is_not_told_of_does_not_wait_for_it() {
     const FIN: (Known, u64) = (Known::State, 8);
     let least = |bytes| (Known::ReceiveLeast, bytes);
-    let cases: [(u64, &[(Known, u64)], u32); 10] = [
+    let cases: [(u64, Members<'_>, u32); 10] = [
         (50, &[least(1)], 50),
         (50, &[least(1000)], 0),
         (1000, &[least(1000)], 1000),
