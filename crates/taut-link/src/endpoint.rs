@@ -2,6 +2,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -156,7 +157,8 @@ impl Endpoint {
 
     /// Removes the socket file that a listener of this endpoint left behind when it was killed; there may be none.
     pub fn remove_socket_file(&self) {
-        if let Some(file) = self.socket_file() {
+        let is_socket = |file: &&PathBuf| std::fs::symlink_metadata(file).is_ok_and(|at| at.file_type().is_socket());
+        if let Some(file) = self.socket_file().filter(is_socket) {
             let _ = std::fs::remove_file(file);
         }
     }

@@ -2,7 +2,8 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::net::{RecvFlags, SendFlags, SocketAddrAny};
@@ -19,10 +20,18 @@ use crate::{Endpoint, Error, Link, Result, bluetooth, endpoint, keep_alive};
 pub struct Listener {
     socket: Socket,
     endpoint: Endpoint,
-    file: Option<PathBuf>,
+    file: Option<SocketFile>,
     radio: Option<Radio>,
     /// What carries messages over a broker.
     channel: Option<Box<Channel>>,
+}
+
+/// A socket's file, which may be another one's by the end.
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    /// Device and inode.
+    is: Option<(u64, u64)>,
 }
 
 /// What a Bluetooth listener has beside its socket.
@@ -101,7 +110,7 @@ impl Listener {
         }
         let bound = socket.local_addr().map_err(fail)?;
         let endpoint = endpoint.with_bound_address(&bound);
-        let file = endpoint.socket_file().cloned();
+        let file = endpoint.socket_file().cloned().map(SocketFile::of);
         Ok(Self { socket, endpoint, file, radio: None, channel: None })
     }
 
@@ -325,15 +334,34 @@ impl AsFd for Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(file) = &self.file {
-            // Gone already is as good.
-            let _ = std::fs::remove_file(file);
+            file.remove();
         }
     }
 }
 
+impl SocketFile {
+    fn of(path: PathBuf) -> Self {
+        Self { is: identity(&path), path }
+    }
+
+    /// Removes it unless another one is there by now. Gone already is as good.
+    fn remove(&self) {
+        if self.is.is_some() && identity(&self.path) == self.is {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Of a socket's file; of nothing else.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let about = std::fs::symlink_metadata(path).ok()?;
+    about.file_type().is_socket().then(|| (about.dev(), about.ino()))
+}
+
 /// Removes the endpoint's socket file when nobody listens on it.
 fn remove_dead_file(endpoint: &Endpoint) -> bool {
-    let Some(file) = endpoint.socket_file() else { return false };
+    // connect(2) refuses any other file as it refuses a dead socket.
+    let Some(file) = endpoint.socket_file().filter(|file| identity(file).is_some()) else { return false };
     let is_dead = matches!(Link::connect(endpoint, Duration::from_secs(1)),
         Err(Error::Io { error, .. }) if error.kind() == io::ErrorKind::ConnectionRefused);
     is_dead && std::fs::remove_file(file).is_ok()

@@ -236,7 +236,12 @@ impl End {
             return Ok(Moved::Bytes(bytes));
         }
         self.readable = false;
-        carrier.take_error().map_or(Ok(Moved::Blocked), |error| Err(io::Error::other(error)))
+        match carrier.take_error() {
+            Some(error) => Err(io::Error::other(error)),
+            // The other way may have told why.
+            None if carrier.has_left() => Ok(Moved::End),
+            None => Ok(Moved::Blocked),
+        }
     }
 
     /// Has a broker's connection do what it can; whether something can be read from it or written to it again.

@@ -44,7 +44,7 @@ pub struct Check {
 }
 
 /// What is checked.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckKind {
     /// A limit on a figure.
@@ -145,7 +145,7 @@ impl CheckDocument {
         }
         lines.extend(self.remarks.iter().flat_map(|remark| wrap("", remark)));
         if let Some(error) = self.error() {
-            lines.extend(wrap("", &format!("NOT CHECKED: {error}")));
+            lines.extend(format!("NOT CHECKED: {error}").lines().flat_map(|line| wrap("", line)));
         }
         lines.extend(wrap("", &self.in_short()));
         let mut text = String::new();

@@ -99,6 +99,9 @@ fn serve_until_lost(listener: &Listener, shared: &Arc<Shared>) {
     while !shared.is_stopping() {
         if may_wait && server.clients.is_empty() {
             shared.ending.wait_with(listener);
+            if shared.is_stopping() {
+                return;
+            }
         }
         match listener.receive_from(&mut buffer) {
             Ok((length, from)) => server.handle(&buffer[..length], &from),

@@ -34,6 +34,9 @@ pub(super) fn accept_all(listener: &Arc<Listener>, shared: &Arc<Shared>) {
     let mut clients: Vec<thread::JoinHandle<()>> = Vec::new();
     while !shared.is_stopping() {
         shared.ending.wait_with(listener.as_ref());
+        if shared.is_stopping() {
+            break;
+        }
         match listener.accept() {
             Ok(link) => {
                 clients.retain(|client| !client.is_finished());

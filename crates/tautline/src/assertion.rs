@@ -77,6 +77,8 @@ pub(crate) enum Threshold {
     Holds,
     /// The figure misses it, and some of the rounds do not.
     Unsure(String),
+    /// There is no such figure yet: too few messages came back.
+    TooFew(String),
     Missed(String),
 }
 
@@ -130,8 +132,14 @@ impl Assertion {
                 let end = |ns: f64| if ns.is_finite() { units::time(ns as u64) } else { units::LOST.to_owned() };
                 Threshold::Unsure(format!("{text}; but the rounds lie from {} to {}", end(low), end(high)))
             }
+            _ if self.lacks_messages(of.times) => Threshold::TooFew(text),
             _ => Threshold::Missed(text),
         }
+    }
+
+    /// Whether something came back, and not enough for such a percentile.
+    fn lacks_messages(&self, times: Option<&Summary>) -> bool {
+        self.figure.percentile().is_some() && times.is_some_and(|times| self.figure.of(times).is_none())
     }
 
     /// Checks the figures of one row; what it says when the threshold is missed. A row without times misses every

@@ -308,6 +308,28 @@ fn a_socket_file_that_nobody_serves_is_replaced_and_one_in_use_is_not() {
     assert_eq!(second.status.code(), Some(1), "{}", text(&second.stderr));
     first.kill();
     assert!(path.exists(), "killed, so it could not tidy up");
-    let third = Serve::start(&endpoint);
+    let mut third = Serve::start(&endpoint);
     run_json(&format!("echo {} --count 10", third.endpoint(0)));
+    // One that took its place keeps it.
+    std::fs::remove_file(&path).unwrap();
+    let fourth = Serve::start(&endpoint);
+    let pid = rustix::process::Pid::from_raw(third.pid().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    while third.is_running() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    run_json(&format!("echo {} --count 10", fourth.endpoint(0)));
+}
+
+/// To connect to it is refused as to a socket whose server was killed.
+#[test]
+fn a_file_that_is_no_socket_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("precious");
+    std::fs::write(&path, "x").unwrap();
+    for scheme in ["unix", "unix-dgram"] {
+        let output = run(&format!("serve {scheme}:{}", path.display()));
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "x");
+    }
 }

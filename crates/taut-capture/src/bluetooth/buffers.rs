@@ -8,6 +8,23 @@ use super::hidden::Hidden;
 use super::out::{NO_BYTES, Out};
 
 impl Bluetooth {
+    /// Tells the channels of an adapter if packets are hidden, or are no longer.
+    pub(super) fn hidden(&mut self, adapter: usize, out: &mut Out<'_, impl Sink>) {
+        let owner = &mut self.adapters[adapter];
+        owner.uncovers(out.place.at.as_nanos());
+        let of_any = [false, true].map(|is_classic| owner.hides(is_classic));
+        for link in &mut owner.links {
+            let (of_link, of_any) = (link.hidden.is_some(), of_any[usize::from(link.is_classic)]);
+            if std::mem::replace(&mut link.hidden_told, [of_link, of_any]) == [of_link, of_any] {
+                continue;
+            }
+            let is_its = |its: &&Channel| (its.adapter, its.handle) == (owner.index, link.handle);
+            for its in self.channels.iter().flatten().filter(is_its) {
+                out.tell(its.flow, Direction::Forward, L2cap::Hidden { of_link, of_any }, NO_BYTES);
+            }
+        }
+    }
+
     /// What the controllers have is no longer known.
     pub(super) fn lost(&mut self, out: &mut Out<'_, impl Sink>) {
         for adapter in &mut self.adapters {

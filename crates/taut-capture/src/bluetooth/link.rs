@@ -163,3 +163,39 @@ impl Link {
         self.asked.remove(index)
     }
 }
+
+impl Link {
+    /// The controller took a packet, or is through with some (with which the peer is heard).
+    pub(super) fn moves(&mut self, at: u64, is_peer_heard: bool) {
+        self.hidden.iter_mut().for_each(|hidden| hidden.moves(at, is_peer_heard));
+    }
+
+    /// Something came from the peer.
+    pub(super) fn hears(&mut self) {
+        self.hidden.iter_mut().for_each(Hidden::hears);
+    }
+
+    /// Whether a controller that had packets would have been through with one by now.
+    fn is_drained(&self, at: u64) -> bool {
+        self.queue.is_empty() && self.hidden.is_some_and(|hidden| hidden.is_through(at, &self.facts))
+    }
+}
+
+impl Adapter {
+    /// Whether packets are hidden of any link that takes the buffers which such a link takes.
+    pub(super) fn hides(&self, is_classic: bool) -> bool {
+        let pool = self.pool(is_classic);
+        self.links.iter().any(|link| link.hidden.is_some() && self.pool(link.is_classic) == pool)
+    }
+
+    /// Forgets what can't be hidden any more.
+    pub(super) fn uncovers(&mut self, at: u64) {
+        // Where the log's packets take all buffers, there are no others.
+        let is_full = [false, true].map(|is_classic| self.is_full[self.pool(is_classic)]);
+        for link in &mut self.links {
+            if link.is_drained(at) || is_full[usize::from(link.is_classic)] {
+                link.hidden = None;
+            }
+        }
+    }
+}

@@ -7,7 +7,7 @@ use taut_event::{
 };
 
 use super::message::Messages;
-use super::parts::{Load, Part, Parts, Probed};
+use super::parts::{Load, Part, Parts, Probe, Probed};
 use super::place::Places;
 use super::readiness::Readiness;
 use super::tally::Tally;
@@ -15,7 +15,6 @@ use super::thread::Users;
 use super::writes::Writes;
 use crate::engine::Breakdown;
 use crate::socket::holder;
-use probe::Probe;
 
 /// `EAGAIN` as a system call returns it.
 const EAGAIN: i32 = -11;

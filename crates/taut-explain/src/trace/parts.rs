@@ -31,6 +31,21 @@ pub(super) struct Load {
     pub(super) thread: Option<u32>,
 }
 
+/// A loss probe of which it is not known yet whether it was needless.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Probe {
+    /// The socket's count of needless repeats as it was sent.
+    pub(super) duplicates: u32,
+    /// All that had left by then.
+    pub(super) sent_to: u64,
+    /// When all of that was acknowledged.
+    pub(super) reached: Option<u64>,
+    /// A state was seen after that.
+    pub(super) is_shown: bool,
+    /// When more than that was acknowledged.
+    pub(super) answered: Option<u64>,
+}
+
 /// What is known of that which a loss probe sent again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Probed {
@@ -155,7 +170,7 @@ impl Parts {
         }
     }
 
-    /// What became known of the last loss probe. If it was needless, nothing was lost, and the time before it is that of
+    /// What became known of the last loss probe. If it was needless, nothing was lost, and the time before goes back to
     /// who seemed to have it.
     pub(super) fn settle_probe(&mut self, probed: Probed) {
         let Some(before) = self.doubt.take() else { return };

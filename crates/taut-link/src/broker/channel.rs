@@ -125,6 +125,8 @@ impl Channel {
         let fail = |source| Error::io("log in to", endpoint, source);
         socket.set_tcp_nodelay(true).map_err(fail)?;
         socket.set_read_timeout(Some(LOOK_PERIOD)).map_err(fail)?;
+        // A broker may ask and ask, and read no answer.
+        socket.set_write_timeout(Some(LOOK_PERIOD)).map_err(fail)?;
         let give_up = clock::now() + timeout;
         let secure = |channel: &mut Self| {
             let tls = address.tls(endpoint)?;
@@ -162,6 +164,7 @@ impl Channel {
                 return Err(Error::Silent { endpoint: endpoint.to_string(), to, after_ms });
             }
         }
+        socket.set_write_timeout(None).map_err(fail)?;
         socket.set_read_timeout(None).map_err(fail)
     }
 

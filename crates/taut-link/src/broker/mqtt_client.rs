@@ -252,7 +252,9 @@ impl MqttClient {
     /// The broker has answered to the subscription; the lowest quality of service that it grants.
     fn subscribed(&mut self, refusal: Option<String>, lowest: Option<u8>) {
         if let Some(why) = refusal {
-            return self.fail(&format!("refused to subscribe to {}: {why}", self.login.filter));
+            let filter = &self.login.filter;
+            let to = if filter.is_empty() { String::new() } else { format!(" to {filter}") };
+            return self.fail(&format!("refused to subscribe{to}: {why}"));
         }
         let wanted = self.login.qos.min(2);
         if let Some(granted) = lowest.filter(|granted| *granted < wanted) {

@@ -29,7 +29,7 @@ pub(super) struct Lines {
 pub(super) enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener, #[expect(dead_code, reason = "removes the file when it goes")] SocketFile),
-    Link(taut_link::Listener),
+    Link(Box<taut_link::Listener>),
 }
 
 impl AsFd for Listener {

@@ -34,7 +34,7 @@ impl Input {
         let failed = |error: io::Error| Error::Io { operation: "take from", endpoint: source.to_string(), error };
         match source {
             Source::Bluetooth(endpoint) => {
-                let listener = Listener::Link(taut_link::Listener::bind(endpoint)?);
+                let listener = Listener::Link(Box::new(taut_link::Listener::bind(endpoint)?));
                 rustix::io::ioctl_fionbio(listener.as_fd(), true).map_err(|errno| failed(errno.into()))?;
                 Ok(Self::Lines(Lines::of(Some(listener), None)))
             }

@@ -19,7 +19,7 @@ const NAGLE_CORK: u64 = 2;
 /// `SK_PACING_NEEDED` of include/net/sock.h; with `fq` it is the device's queue that spaces.
 pub(super) const PACING_NEEDED: u64 = 1;
 
-/// `TCP_URG_VALID` and `TCP_URG_READ` of include/net/tcp.h: the urgent byte has come, and its program has read it maybe.
+/// `TCP_URG_VALID` and `TCP_URG_READ` of include/net/tcp.h: the urgent byte has come, and its program may have read it.
 const URGENT_CAME: u64 = 0x500;
 
 /// A number of TCP that never wraps.

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use crate::exit::Code;
 
-/// Becomes the server of `taut check`, which ends with it, even when that is killed
+/// Becomes a program of `taut check`, which ends with it, even when that is killed
 #[derive(Debug, clap::Args)]
 #[command(hide = true)]
 pub(crate) struct Args {
@@ -23,7 +23,7 @@ pub(crate) fn arguments() -> Vec<OsString> {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
-    set_parent_process_death_signal(Some(Signal::TERM)).context("tie the server to taut check")?;
+    set_parent_process_death_signal(Some(Signal::TERM)).context("tie it to taut check")?;
     // It may have ended before.
     anyhow::ensure!(getppid().map(Pid::as_raw_pid) == Some(args.parent), "taut check has ended");
     let (program, arguments) = args.command.split_first().context("no command")?;

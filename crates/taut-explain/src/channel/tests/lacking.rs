@@ -166,7 +166,7 @@ fn what_a_controller_had_before_is_not_taken_for_its_programs_wait() {
     assert!(share(&talk.forward(), Holder::SendingProgram) > 0.7);
 }
 
-/// A question goes each 500 ms, is told to be through after 10 ms, and answered after 400; or the only credit comes back
+/// A question goes each 500 ms, is told through after 10 ms, and answered after 400; or the only credit comes back
 /// then.
 fn waits(kind: Kind, hidden: Option<(bool, bool)>) -> Talk {
     let mut talk = Talk::new(kind, 30 * MS, 1, 8);

@@ -3,22 +3,7 @@
 use taut_event::SocketState;
 
 use super::Connection;
-use crate::trace::parts::Probed;
-
-/// A loss probe of which it is not known yet whether it was needless.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Probe {
-    /// The socket's count of needless repeats as it was sent.
-    duplicates: u32,
-    /// All that had left by then.
-    sent_to: u64,
-    /// When all of that was acknowledged.
-    reached: Option<u64>,
-    /// A state was seen after that.
-    is_shown: bool,
-    /// When more than that was acknowledged.
-    answered: Option<u64>,
-}
+use crate::trace::parts::{Probe, Probed};
 
 impl Connection {
     /// A probe sends something again.

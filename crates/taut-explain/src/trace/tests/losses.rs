@@ -114,7 +114,7 @@ fn what_is_sent_again_after_lost_records_leaves_them_not_known() {
     assert_eq!(held_ms(&story.end(210)), [("not_known", 200.0), ("delivery", 10.0)]);
 }
 
-/// Two writes, of which a loss probe sends the last one again; the peer had both. It tells so in its answer, which shows
+/// Two writes, of which a loss probe sends one again; the peer had both. It tells so in its answer, which shows
 /// with the event after that, or not at all.
 #[test]
 fn what_a_probe_sends_again_was_not_lost_if_the_peer_had_it() {

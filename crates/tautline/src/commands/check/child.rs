@@ -4,15 +4,19 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process};
 use taut_measure::Interrupt;
 use tempfile::NamedTempFile;
 
+use crate::commands::check_server;
+
 /// Between two looks whether it has ended.
 const LOOK: Duration = Duration::from_millis(10);
+/// From the wish that it ends to its end by force.
+const GRACE: Duration = Duration::from_secs(2);
 /// The most that is read back of what a program says.
 const MOST_TOLD: u64 = 64 << 10;
 
@@ -34,8 +38,10 @@ impl Running {
     /// Starts `taut` with these arguments.
     pub(super) fn start(arguments: &[String]) -> anyhow::Result<Self> {
         let (stdout, stderr) = (NamedTempFile::new()?, NamedTempFile::new()?);
-        let mut command = Command::new(std::env::current_exe().context("find the program itself")?);
-        command.args(arguments).stdin(Stdio::null()).stdout(stdout.reopen()?).stderr(stderr.reopen()?);
+        let taut = std::env::current_exe().context("find the program itself")?;
+        let mut command = Command::new(&taut);
+        command.args(check_server::arguments()).arg(&taut).args(arguments);
+        command.stdin(Stdio::null()).stdout(stdout.reopen()?).stderr(stderr.reopen()?);
         Ok(Self { child: command.spawn().context("start taut")?, stdout, stderr })
     }
 
@@ -75,10 +81,30 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        // A trace ends what it has started, if it may.
+        let end = Instant::now() + GRACE;
+        if matches!(self.child.try_wait(), Ok(None)) && self.interrupt().is_ok() {
+            while Instant::now() < end && matches!(self.child.try_wait(), Ok(None)) {
+                std::thread::sleep(LOOK);
+            }
+        }
         // It may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// What a program has written so far from there on.
+pub(super) fn from(path: &Path, at: u64) -> Vec<u8> {
+    let read = || -> std::io::Result<Vec<u8>> {
+        let mut file = File::open(path)?;
+        file.seek(SeekFrom::Start(at))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    // What can't be read was not written.
+    read().unwrap_or_default()
 }
 
 /// The end of what a program has written so far.

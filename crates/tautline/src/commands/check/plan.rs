@@ -112,14 +112,19 @@ pub(super) struct Workload {
 
 const WORKLOADS: [&str; 3] = ["echo", "pace", "stream"];
 /// What the gate says itself.
-const OWN: [(&str, &str); 4] = [
+const OWN: [(&str, &str); 5] = [
     ("assert", "write it under [limits]"),
     ("json", "leave it out"),
     ("html", "leave it out"),
     ("help", "leave it out"),
+    ("every", "leave it out"),
 ];
 
 impl Workload {
+    pub(super) fn command(&self) -> &str {
+        &self.command
+    }
+
     /// The command line after `taut`, with the document on stdout.
     pub(super) fn line(&self) -> Vec<String> {
         let options = self.options.iter().flat_map(|(name, value)| option(name, value));

@@ -1,6 +1,6 @@
 //! The server under test, from its start to its end.
 
-use std::net::TcpStream;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::os::unix::process::CommandExt;
@@ -8,17 +8,20 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use taut_event::printable;
 use taut_measure::Interrupt;
 use tempfile::NamedTempFile;
 
-use super::child::end_of;
+use super::child::{end_of, from};
 use super::plan::Server;
 use crate::commands::check_server;
 use crate::input;
 
 /// Between two looks whether it is ready.
 const LOOK: Duration = Duration::from_millis(20);
+/// For a connection.
+const PATIENCE: Duration = Duration::from_millis(200);
 /// From the wish that it ends to its end by force.
 const GRACE: Duration = Duration::from_secs(2);
 /// Of what it wrote, when it is to blame.
@@ -28,6 +31,8 @@ const LINES_TOLD: usize = 10;
 pub(super) struct Started {
     child: Child,
     output: NamedTempFile,
+    /// Bytes of its output in which the line was looked for.
+    looked_to: u64,
     name: String,
 }
 
@@ -41,12 +46,12 @@ impl Started {
         command.args(check_server::arguments()).args(&server.command).process_group(0);
         command.stdin(Stdio::null()).stdout(output.reopen()?).stderr(output.reopen()?);
         let child = command.spawn().context("start the server")?;
-        let mut started = Self { child, output, name: input::shell_line(&server.command) };
+        let mut started = Self { child, output, looked_to: 0, name: input::shell_line(&server.command) };
         let end = Instant::now() + server.ready_within;
         loop {
             started.still_runs()?;
             let is_ready = match &server.ready_line {
-                Some(line) => end_of(started.output.path()).contains(line),
+                Some(line) => started.has_written(line),
                 None => takes_a_call(endpoint),
             };
             if is_ready {
@@ -74,11 +79,20 @@ impl Started {
         }
     }
 
+    /// Whether this is in what it has written since the last look, or a little before.
+    fn has_written(&mut self, line: &str) -> bool {
+        let text = from(self.output.path(), self.looked_to.saturating_sub(line.len() as u64));
+        self.looked_to = self.looked_to.saturating_sub(line.len() as u64) + text.len() as u64;
+        String::from_utf8_lossy(&text).contains(line)
+    }
+
     fn told(&self) -> String {
         let text = end_of(self.output.path());
         let lines: Vec<&str> = text.lines().collect();
-        let last = lines[lines.len().saturating_sub(LINES_TOLD)..].join("\n  ");
-        if last.is_empty() { "; it wrote nothing".to_owned() } else { format!("; it wrote:\n  {last}") }
+        let last = &lines[lines.len().saturating_sub(LINES_TOLD)..];
+        // What it says may mean something to a terminal, or at the begin of a line to who runs builds.
+        let last: String = last.iter().map(|line| format!("\n  | {}", printable(line))).collect();
+        if last.is_empty() { "; it wrote nothing".to_owned() } else { format!("; it wrote:{last}") }
     }
 }
 
@@ -88,7 +102,10 @@ impl Drop for Started {
         let group = Pid::from_child(&self.child);
         let _ = kill_process_group(group, Signal::TERM);
         let end = Instant::now() + GRACE;
-        while Instant::now() < end && matches!(self.child.try_wait(), Ok(None)) {
+        // Its children have that time, too: nobody has the group's number while one of it is there.
+        while Instant::now() < end
+            && (matches!(self.child.try_wait(), Ok(None)) || test_kill_process_group(group).is_ok())
+        {
             std::thread::sleep(LOOK);
         }
         let _ = kill_process_group(group, Signal::KILL);
@@ -99,7 +116,9 @@ impl Drop for Started {
 /// Whether a connection can be opened: of TCP and Unix endpoints only.
 fn takes_a_call(endpoint: &str) -> bool {
     if let Some(address) = endpoint.strip_prefix("tcp://") {
-        return TcpStream::connect(address).is_ok();
+        let known = address.to_socket_addrs().into_iter().flatten();
+        // One whose queue is full answers late, and the user may want to end it meanwhile.
+        return known.into_iter().any(|address| TcpStream::connect_timeout(&address, PATIENCE).is_ok());
     }
     match endpoint.strip_prefix("unix:") {
         Some(name) if name.starts_with('@') => {
