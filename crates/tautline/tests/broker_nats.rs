@@ -2,10 +2,11 @@
 
 mod support;
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use support::brokers::{Between, NatsServer, Port, Then};
 use support::{Serve, causes, free_port, run, run_json, taut, text};
@@ -137,15 +138,28 @@ fn bad_server(pieces: &'static [&'static [u8]]) -> String {
     endpoint
 }
 
+const INFO: &[u8] = b"INFO {\"version\":\"2\",\"max_payload\":1048576}\r\n";
+
+/// Questions, as many as the answers to them do not fit into the buffers of a connection that nobody reads.
+const PINGS: [u8; 6000] = {
+    let mut all = [0; 6000];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = b"PING\r\n"[at % 6];
+        at += 1;
+    }
+    all
+};
+
 #[test]
 fn bad_servers_get_a_clear_error_and_no_memory() {
-    const INFO: &[u8] = b"INFO {\"version\":\"2\",\"max_payload\":1048576}\r\n";
-    let cases: [(&'static [&'static [u8]], &str); 5] = [
+    let cases: [(&'static [&'static [u8]], &str); 6] = [
         (&[b"220 mail.example ESMTP\r\n"], "is it a NATS server"),
         (&[b"INFO {\"tls_required\":true}\r\n"], "what it sends is no TLS"),
         (&[INFO, b"PONG\r\nMSG x 1 268435456\r\n"], "larger than what is taken here"),
         // Messages without end before it has let the client in, and after.
         (&[INFO, b"MSG x 1 5\r\nABCDE\r\n"], "no answer to our CONNECT"),
+        (&[INFO, &PINGS], "no answer to our CONNECT"),
         (&[INFO, b"PONG\r\nMSG y 1 5\r\nABCDE\r\n"], ""),
     ];
     for (pieces, words) in cases {
@@ -160,5 +174,48 @@ fn bad_servers_get_a_clear_error_and_no_memory() {
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains(words) && !said.contains("panicked"), "{said}");
+    }
+}
+
+/// The refusal of what its account needs comes before its first line has gone.
+#[test]
+fn a_pipe_to_a_server_that_refuses_what_it_publishes_ends_and_says_so() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("nats://{}/t", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || refuse(&stream));
+        }
+    });
+    let mut pipe = taut();
+    pipe.args(["pipe", "stdio:", &endpoint, "--framing", "line"]);
+    let mut pipe = pipe.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Its input stays open.
+    pipe.stdin.as_mut().unwrap().write_all(b"one\n").unwrap();
+    let end = Instant::now() + Duration::from_secs(30);
+    while pipe.try_wait().unwrap().is_none() {
+        if Instant::now() > end {
+            pipe.kill().unwrap();
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    let output = pipe.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("Permissions Violation"), "{said}");
+}
+
+/// Lets a client in, and refuses each message.
+fn refuse(mut stream: &TcpStream) {
+    stream.write_all(INFO).unwrap();
+    for line in BufReader::new(stream).lines().map_while(Result::ok) {
+        let answer: &[u8] = match line.split(' ').next() {
+            Some("PING") => b"PONG\r\n",
+            Some("PUB" | "HPUB") => b"-ERR 'Permissions Violation for Publish to \"t\"'\r\n",
+            _ => continue,
+        };
+        if stream.write_all(answer).is_err() {
+            return;
+        }
     }
 }
