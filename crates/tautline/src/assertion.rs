@@ -280,6 +280,7 @@ mod tests {
         assert!(matches!(judge("max<20ms"), Threshold::Unsure(_)));
         assert!(matches!(judge("max<5ms"), Threshold::Missed(_)));
         assert!(matches!(judge("p50>20ms"), Threshold::Unsure(_)));
+        assert!(matches!(judge("p9999<1s"), Threshold::TooFew(text) if text.contains("there are 500 messages")));
         // Without an interval the figure itself decides.
         assert!(matches!(judge("mean<1ms"), Threshold::Missed(_)));
         let none = Judged { times: None, longest: None, lost: 5, sent: 5 };
