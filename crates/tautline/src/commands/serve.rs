@@ -93,11 +93,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     if args.while_stdin_open {
         run::end_with_stdin(&interrupt);
     }
+    let tell = || server.notices().iter().for_each(|notice| anstream::eprintln!("taut: {notice}"));
     while !interrupt.is_set() {
-        server.notices().iter().for_each(|notice| anstream::eprintln!("taut: {notice}"));
+        tell();
         // A signal ends it.
         clock::sleep_until(clock::now() + LOOK_PERIOD);
     }
+    tell();
     let served = server.served();
     drop(server);
     if args.json {
