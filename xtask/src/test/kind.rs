@@ -34,6 +34,10 @@ const TIMING: &[(&str, &str)] = &[
         "its median gaps have to be within 5 %, and its messages are due every 10 ms",
     ),
     (
+        "tautline::agent an_idle_agent_needs_little",
+        "0.2 % of a processor: who runs beside it empties the caches, and each wake-up takes longer",
+    ),
+    (
         "tautline::agent of_two_hundred_agents_nothing_is_lost_untold",
         "half of 200 streams in a minute: its 400 processes need all cores, and others would wait for their turn",
     ),
