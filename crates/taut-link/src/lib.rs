@@ -53,6 +53,7 @@ mod session;
 mod shaper;
 #[cfg(test)]
 mod skip;
+mod socket_file;
 pub mod stamp;
 mod sys;
 mod tcp_info;
@@ -75,4 +76,5 @@ pub use option::SocketOption;
 pub use ring::{Completion, SocketRing};
 pub use session::{Request, Session};
 pub use shaper::Shaper;
+pub use socket_file::SocketFile;
 pub use tcp_info::{TcpInfo, receive_low_water};

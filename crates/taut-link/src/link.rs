@@ -78,15 +78,19 @@ impl Link {
     }
 
     /// A connection to a broker, for a listener.
-    pub(crate) fn to_broker(endpoint: &Endpoint, timeout: Duration) -> Result<(Socket, Option<Box<Channel>>)> {
-        let interrupt = Interrupt::default();
+    pub(crate) fn to_broker(
+        endpoint: &Endpoint,
+        timeout: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<(Socket, Option<Box<Channel>>)> {
         let mut last = None;
         for address in endpoint.resolve()? {
-            match Self::connect_to(endpoint, &address, timeout, &interrupt) {
+            match Self::connect_to(endpoint, &address, timeout, interrupt) {
                 Ok(link) => {
-                    let Self { socket, channel, .. } = link.log_in(Part::Responder, timeout, &interrupt)?;
+                    let Self { socket, channel, .. } = link.log_in(Part::Responder, timeout, interrupt)?;
                     return Ok((socket, channel));
                 }
+                Err(error @ Error::Interrupted { .. }) => return Err(error),
                 Err(error) => last = Some(error),
             }
         }

@@ -2,8 +2,6 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::net::{RecvFlags, SendFlags, SocketAddrAny};
@@ -12,7 +10,7 @@ use taut_time::{Duration, Framing, Instant};
 
 use crate::broker::Channel;
 use crate::clock::RealtimeOffset;
-use crate::{Endpoint, Error, Link, Result, bluetooth, endpoint, keep_alive};
+use crate::{Endpoint, Error, Interrupt, Link, Result, SocketFile, bluetooth, endpoint, keep_alive};
 
 /// A bound socket: accepts links on a stream endpoint, exchanges datagrams on the others. Its
 /// socket file, if it has one, goes when the listener goes.
@@ -20,18 +18,10 @@ use crate::{Endpoint, Error, Link, Result, bluetooth, endpoint, keep_alive};
 pub struct Listener {
     socket: Socket,
     endpoint: Endpoint,
-    file: Option<SocketFile>,
+    _file: Option<SocketFile>,
     radio: Option<Radio>,
     /// What carries messages over a broker.
     channel: Option<Box<Channel>>,
-}
-
-/// A socket's file, which may be another one's by the end.
-#[derive(Debug)]
-struct SocketFile {
-    path: PathBuf,
-    /// Device and inode.
-    is: Option<(u64, u64)>,
 }
 
 /// What a Bluetooth listener has beside its socket.
@@ -71,6 +61,14 @@ impl Listener {
     /// # Errors
     /// The name does not resolve, or the address is in use or not ours.
     pub fn bind(endpoint: &Endpoint) -> Result<Self> {
+        Self::bind_unless(endpoint, &Interrupt::default())
+    }
+
+    /// As [`bind`](Self::bind); the wish to stop ends the wait for a broker.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind), and [`Error::Interrupted`].
+    pub fn bind_unless(endpoint: &Endpoint, interrupt: &Interrupt) -> Result<Self> {
         if let Some((protocol, address)) = endpoint.bluetooth() {
             let listening = bluetooth::listen(endpoint, protocol, address)?;
             let bluetooth::Listening { socket, observer, adapter, confirming } = listening;
@@ -79,15 +77,15 @@ impl Listener {
             return Ok(Self {
                 socket,
                 endpoint: endpoint.with_bound_address(&bound),
-                file: None,
+                _file: None,
                 radio,
                 channel: None,
             });
         }
         if endpoint.has_broker() {
-            let (socket, channel) = Link::to_broker(endpoint, LOGIN)?;
+            let (socket, channel) = Link::to_broker(endpoint, LOGIN, interrupt)?;
             keep_alive(&socket).map_err(|source| Error::io("listen on", endpoint, source))?;
-            return Ok(Self { socket, endpoint: endpoint.clone(), file: None, radio: None, channel });
+            return Ok(Self { socket, endpoint: endpoint.clone(), _file: None, radio: None, channel });
         }
         let address = endpoint.resolve()?.swap_remove(0);
         let fail = |source: io::Error| Error::io("listen on", endpoint, source);
@@ -99,9 +97,7 @@ impl Listener {
             socket.set_reuse_address(true).map_err(fail)?;
         }
         match socket.bind(&address) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && remove_dead_file(endpoint) => {
-                socket.bind(&address)
-            }
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && makes_way(endpoint) => socket.bind(&address),
             result => result,
         }
         .map_err(fail)?;
@@ -111,7 +107,7 @@ impl Listener {
         let bound = socket.local_addr().map_err(fail)?;
         let endpoint = endpoint.with_bound_address(&bound);
         let file = endpoint.socket_file().cloned().map(SocketFile::of);
-        Ok(Self { socket, endpoint, file, radio: None, channel: None })
+        Ok(Self { socket, endpoint, _file: file, radio: None, channel: None })
     }
 
     /// Takes over a socket that was bound, and set to listen where it is one of streams, by
@@ -137,7 +133,7 @@ impl Listener {
         if endpoint.framing() == Framing::Stream && !socket.is_listener().map_err(fail)? {
             return Err(Error::Input(format!("{endpoint}: the socket handed over does not listen")));
         }
-        Ok(Self { endpoint: endpoint.with_bound_address(&bound), socket, file: None, radio: None, channel: None })
+        Ok(Self { endpoint: endpoint.with_bound_address(&bound), socket, _file: None, radio: None, channel: None })
     }
 
     /// Whether calls return `EAGAIN` instead of waiting.
@@ -331,38 +327,7 @@ impl AsFd for Listener {
     }
 }
 
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Some(file) = &self.file {
-            file.remove();
-        }
-    }
-}
-
-impl SocketFile {
-    fn of(path: PathBuf) -> Self {
-        Self { is: identity(&path), path }
-    }
-
-    /// Removes it unless another one is there by now. Gone already is as good.
-    fn remove(&self) {
-        if self.is.is_some() && identity(&self.path) == self.is {
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
-}
-
-/// Of a socket's file; of nothing else.
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    let about = std::fs::symlink_metadata(path).ok()?;
-    about.file_type().is_socket().then(|| (about.dev(), about.ino()))
-}
-
-/// Removes the endpoint's socket file when nobody listens on it.
-fn remove_dead_file(endpoint: &Endpoint) -> bool {
-    // connect(2) refuses any other file as it refuses a dead socket.
-    let Some(file) = endpoint.socket_file().filter(|file| identity(file).is_some()) else { return false };
-    let is_dead = matches!(Link::connect(endpoint, Duration::from_secs(1)),
-        Err(Error::Io { error, .. }) if error.kind() == io::ErrorKind::ConnectionRefused);
-    is_dead && std::fs::remove_file(file).is_ok()
+/// Whether the endpoint's socket file was in the way, and is not any more.
+fn makes_way(endpoint: &Endpoint) -> bool {
+    endpoint.socket_file().is_some_and(|file| SocketFile::remove_dead(file, endpoint.socket_type()).unwrap_or(false))
 }

@@ -16,7 +16,7 @@ use taut_link::wire::{
     self, Accept, AckPolicy, ArrivalRecord, CONTROL_BYTES, FETCH_BYTES, Frame, Hello, RECORDS_PER_FETCH, Refusal,
     Totals, Work,
 };
-use taut_link::{Listener, PeerAddress, boot_identity, is_this_boot};
+use taut_link::{Error, Listener, PeerAddress, boot_identity, is_this_boot};
 use taut_time::{Duration, Instant};
 
 use crate::faults::sleep_until;
@@ -47,7 +47,8 @@ pub(super) fn serve_all(listener: &Listener, shared: &Arc<Shared>) {
             shared.notices.add(format!("{endpoint}: the broker {lost}; it is looked for again every second"));
             lost.clear();
         }
-        match Listener::bind(endpoint).and_then(|again| again.set_timeout(Some(LOOK_PERIOD)).map(|()| again)) {
+        let again = Listener::bind_unless(endpoint, shared.ending.flag());
+        match again.and_then(|again| again.set_timeout(Some(LOOK_PERIOD)).map(|()| again)) {
             Ok(again) => {
                 shared.notices.add(format!("{endpoint}: the broker is there again"));
                 why_not.clear();
@@ -55,6 +56,7 @@ pub(super) fn serve_all(listener: &Listener, shared: &Arc<Shared>) {
                 serve_until_lost(&again, shared);
                 lost = again.lost().unwrap_or_default();
             }
+            Err(Error::Interrupted { .. }) => {}
             Err(error) => {
                 // Each reason once.
                 let error = error.to_string();

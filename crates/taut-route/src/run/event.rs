@@ -3,8 +3,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -40,26 +38,6 @@ pub(super) enum Next {
     Nothing,
     /// There will be no more.
     End,
-}
-
-/// A socket's name in the file system, which goes when the socket does.
-pub(super) struct SocketFile(PathBuf);
-
-impl SocketFile {
-    /// Makes way for a socket: a file that nobody listens on any more is removed.
-    pub(super) fn claim(path: &Path, is_alive: impl FnOnce(&Path) -> bool) -> io::Result<Self> {
-        if std::fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket()) && !is_alive(path) {
-            std::fs::remove_file(path)?;
-        }
-        Ok(Self(path.to_owned()))
-    }
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        // It may be gone already.
-        let _ = std::fs::remove_file(&self.0);
-    }
 }
 
 /// An event whose only field is a number in the host's byte order.

@@ -7,9 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
-use taut_link::Link;
+use taut_link::{Link, SocketFile};
 
-use super::event::{Next, SocketFile, is_quiet, now_ns, number, wait};
+use super::event::{Next, is_quiet, now_ns, number, wait};
 
 /// The longest line; what is longer is no number anyway.
 const LONGEST_LINE: usize = 4096;

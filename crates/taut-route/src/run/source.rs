@@ -5,14 +5,14 @@ use std::io;
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
-use std::path::Path;
+use std::os::unix::net::{UnixDatagram, UnixListener};
 
 use rustix::event::Timespec;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags};
-use taut_link::{Error, Result, message};
+use socket2::Type;
+use taut_link::{Error, Result, SocketFile, message};
 
-use super::event::{Event, LOOK_UP, Next, SocketFile, is_quiet, now_ns, number, wait};
+use super::event::{Event, LOOK_UP, Next, is_quiet, now_ns, number, wait};
 use super::lines::{Lines, Listener};
 use super::loops::Hops;
 use super::{evdev, gpio, serial};
@@ -20,7 +20,7 @@ use crate::route::{Route, Source};
 
 pub(super) enum Input {
     Udp { socket: UdpSocket, overflows: u32, realtime_ns: i64, hops: Hops },
-    UnixDgram { socket: UnixDatagram, _name: SocketFile },
+    UnixDgram { socket: UnixDatagram, _file: SocketFile },
     Lines(Lines),
     Timer { fd: OwnedFd },
     Gpio(gpio::Edges),
@@ -57,11 +57,11 @@ impl Input {
                 Self::Udp { socket, overflows: 0, realtime_ns: realtime_offset(), hops: Hops::default() }
             }
             Source::UnixDgram(path) => {
-                let is_alive = |path: &Path| UnixDatagram::unbound().is_ok_and(|socket| socket.connect(path).is_ok());
-                let file = SocketFile::claim(path, is_alive)?;
+                SocketFile::remove_dead(path, Type::DGRAM)?;
                 let socket = UnixDatagram::bind(path)?;
+                let file = SocketFile::of(path.clone());
                 socket.set_read_timeout(Some(LOOK_UP))?;
-                Self::UnixDgram { socket, _name: file }
+                Self::UnixDgram { socket, _file: file }
             }
             Source::Tcp(address) => {
                 let listener = TcpListener::bind(address)?;
@@ -71,8 +71,9 @@ impl Input {
                 Self::Lines(Lines::of(Some(Listener::Tcp(listener)), None))
             }
             Source::Unix(path) => {
-                let file = SocketFile::claim(path, |path| UnixStream::connect(path).is_ok())?;
+                SocketFile::remove_dead(path, Type::STREAM)?;
                 let listener = UnixListener::bind(path)?;
+                let file = SocketFile::of(path.clone());
                 listener.set_nonblocking(true)?;
                 Self::Lines(Lines::of(Some(Listener::Unix(listener, file)), None))
             }
