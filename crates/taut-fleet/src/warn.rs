@@ -118,7 +118,12 @@ impl Term {
             }
             None => match figure {
                 Figure::Lost => match words.strip_suffix('%') {
-                    Some(percent) => share(percent).ok_or_else(wrong)?,
+                    Some(percent) => match share(percent).ok_or_else(wrong)? {
+                        Limit::Share { lost, of } if lost > of => {
+                            return Err(Error::new(format!("`{text}`: no more than 100% can be lost")));
+                        }
+                        limit => limit,
+                    },
                     None => Limit::Value(f64::from(words.parse::<u32>().map_err(|_| wrong())?)),
                 },
                 Figure::Throughput => Limit::Value(words::bit_rate(words)?),
@@ -217,6 +222,7 @@ mod tests {
         assert_eq!(holding(text, &slow, None), ["p50 > 2ms"]);
         assert_eq!(holding(text, &lossy, Some(1e6)), ["lost > 0"]);
         assert_eq!(holding("lost >= 2%", &lossy, None), ["lost >= 2%"]);
+        assert!(holding("lost >= 100%", &lossy, None).is_empty());
         assert!(holding("lost > 2%", &lossy, None).is_empty());
         // In binary, 0.7 % is a little less than 7 of 1,000, and 0.07 % a little more than 7 of 10,000.
         let of = |lost: u64, sent: u64| Measured { sent, lost, ..Measured::default() };
@@ -249,6 +255,8 @@ mod tests {
             "lost > -1%",
             "lost > %",
             "lost > 1.2.3%",
+            "lost > 101%",
+            "lost < 100.001%",
             "p99 2ms",
         ] {
             assert!(wrong.parse::<Warn>().is_err(), "{wrong}");

@@ -447,6 +447,7 @@ mod tests {
             ("https://example.org/", "taut watch"),
             ("/run/x.sock", "unix:/run/x.sock"),
             ("localhost:http", "`http` is no port"),
+            ("localhost:+80", "`+80` is no port"),
             ("tpc://localhost:80", "there is no tpc://"),
             ("tpc://localhost", "there is no tpc://"),
             ("udp:/localhost:80", "it would be udp://localhost:80"),

@@ -12,7 +12,8 @@ impl InetAddress {
     /// Reads `HOST:PORT`; an IPv6 address stands in brackets. Else what is wrong with it.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let (host, port) = text.rsplit_once(':').ok_or("the port is missing (taut serve listens on 9100)")?;
-        let port = port.parse().map_err(|_| format!("`{port}` is no port (0 to 65535)"))?;
+        let number = port.parse().ok().filter(|_| !port.starts_with('+'));
+        let port = number.ok_or_else(|| format!("`{port}` is no port (0 to 65535)"))?;
         let host = match host.strip_prefix('[') {
             Some(inner) => inner.strip_suffix(']').ok_or("the `[` is not closed")?,
             None if host.contains(':') => return Err("an IPv6 address stands in brackets, [::1]".to_owned()),
@@ -23,9 +24,7 @@ impl InetAddress {
         }
         Ok(Self { host: host.to_owned(), port })
     }
-}
 
-impl InetAddress {
     /// The same, where a host alone is at `port`.
     pub(crate) fn parse_with(text: &str, port: u16) -> Result<Self, String> {
         let has_port = text.rsplit_once(']').map_or(text, |(_, after)| after).contains(':');

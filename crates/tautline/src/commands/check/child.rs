@@ -94,13 +94,13 @@ impl Drop for Running {
     }
 }
 
-/// What a program has written so far from there on.
-pub(super) fn from(path: &Path, at: u64) -> Vec<u8> {
+/// What a program has written so far from there on, as far as `most` bytes.
+pub(super) fn from(path: &Path, at: u64, most: u64) -> Vec<u8> {
     let read = || -> std::io::Result<Vec<u8>> {
         let mut file = File::open(path)?;
         file.seek(SeekFrom::Start(at))?;
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
+        file.take(most).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
     // What can't be read was not written.

@@ -291,7 +291,9 @@ fn workload(
     let line = ["taut".to_owned()].into_iter().chain(workload.line());
     if let Err(error) = cli.clone().try_get_matches_from(line) {
         let said = error.to_string();
-        let first = said.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        // Up to the usage, which is another program's here: what is missing stands in lines of its own.
+        let lines: Vec<&str> = said.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+        let first = lines.join(" ").trim_start_matches("error: ").to_owned();
         let named = options.iter().find(|(name, _)| first.contains(&format!("--{}", name.get_ref().replace('_', "-"))));
         return Err(
             named.map_or_else(|| format!("{}: workload: {first}", path.display()), |(name, _)| at(name, &first))
@@ -397,7 +399,7 @@ mod tests {
                 "line 2: workload.command: write echo, pace or stream",
             ),
             (format!("[workload]\nendpoint = 'x'\n{limits}"), "workload.command is missing"),
-            (format!("[workload]\ncommand = 'echo'\n{limits}"), "workload: the following required"),
+            (format!("[workload]\ncommand = 'echo'\n{limits}"), "not provided: <ENDPOINT>"),
             (format!("{echo}[limits]\nassert = ['p50<5']\n"), "`p50<5`"),
             (format!("{echo}[limit]\n"), "unknown field `limit`"),
             (format!("{echo}[findings]\nforbid = ['nagel']\n"), "`nagel` is no cause"),

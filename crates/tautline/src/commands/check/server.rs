@@ -24,6 +24,8 @@ const LOOK: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_millis(200);
 /// From the wish that it ends to its end by force.
 const GRACE: Duration = Duration::from_secs(2);
+/// Bytes of what it writes that are looked at in one look: whoever writes more is read later.
+const MOST_READ: u64 = 4 << 20;
 /// Of what it wrote, when it is to blame.
 const LINES_TOLD: usize = 10;
 
@@ -81,8 +83,9 @@ impl Started {
 
     /// Whether this is in what it has written since the last look, or a little before.
     fn has_written(&mut self, line: &str) -> bool {
-        let text = from(self.output.path(), self.looked_to.saturating_sub(line.len() as u64));
-        self.looked_to = self.looked_to.saturating_sub(line.len() as u64) + text.len() as u64;
+        let begin = self.looked_to.saturating_sub(line.len() as u64);
+        let text = from(self.output.path(), begin, line.len() as u64 + MOST_READ);
+        self.looked_to = begin + text.len() as u64;
         String::from_utf8_lossy(&text).contains(line)
     }
 
