@@ -31,6 +31,7 @@ mod times_limit;
 use std::io;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
 /// Find the slack in a data path, name the layer that holds it, pull it tight
@@ -83,11 +84,27 @@ fn main() -> ExitCode {
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(answer) => return told(&answer),
+        Err(answer) => return told(&with_names(answer)),
     };
     let code = execute(cli);
     taut_link::bluetooth::restore_adapters();
     code
+}
+
+/// Of a name that is none, the error says which there are.
+fn with_names(mut answer: clap::Error) -> clap::Error {
+    if answer.kind() == ErrorKind::InvalidSubcommand && answer.get(ContextKind::SuggestedSubcommand).is_none() {
+        let mut command = Cli::command();
+        for word in std::env::args_os().skip(1) {
+            if let Some(inner) = command.find_subcommand(&word) {
+                command = inner.clone();
+            }
+        }
+        let names = command.get_subcommands().filter(|inner| !inner.is_hide_set()).map(clap::Command::get_name);
+        let tip = format!("there are {}", names.collect::<Vec<_>>().join(", "));
+        answer.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    answer
 }
 
 /// Prints a usage error, or the help that was asked for: a help that can't be written is no success.
