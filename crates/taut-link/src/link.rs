@@ -159,6 +159,19 @@ impl Link {
                 result => result.map_err(fail)?,
             }
             socket.set_nonblocking(false).map_err(fail)?;
+        } else if matches!(endpoint, Endpoint::Unix(_)) {
+            // One with as many who wait as it takes makes others wait (unix(7)).
+            let give_up = clock::now() + timeout;
+            socket.set_write_timeout(Some(LOOK_PERIOD)).map_err(fail)?;
+            while let Err(error) = socket.connect(address) {
+                match error.kind() {
+                    _ if interrupt.is_set() => return Err(Error::Interrupted { endpoint: endpoint.to_string() }),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted if clock::now() < give_up => {}
+                    io::ErrorKind::WouldBlock => return Err(fail(io::ErrorKind::TimedOut.into())),
+                    _ => return Err(fail(error)),
+                }
+            }
+            socket.set_write_timeout(None).map_err(fail)?;
         } else {
             socket.connect(address).map_err(fail)?;
         }

@@ -77,7 +77,7 @@ pub(crate) enum Threshold {
     Holds,
     /// The figure misses it, and some of the rounds do not.
     Unsure(String),
-    /// There is no such figure yet: too few messages came back.
+    /// There is no such figure yet: too few messages came back, and half of them do not refute it.
     TooFew(String),
     Missed(String),
 }
@@ -137,9 +137,17 @@ impl Assertion {
         }
     }
 
-    /// Whether something came back, and not enough for such a percentile.
+    /// Whether something came back, not enough for such a percentile, and nothing that refutes it: no percentile of
+    /// these is below the median. The slower the answers, the fewer there are.
     fn lacks_messages(&self, times: Option<&Summary>) -> bool {
-        self.figure.percentile().is_some() && times.is_some_and(|times| self.figure.of(times).is_none())
+        let Some(times) = times.filter(|times| times.count > 0 && self.figure.percentile().is_some()) else {
+            return false;
+        };
+        let is_open = match self.comparison {
+            Comparison::Below | Comparison::AtMost => self.holds(times.p50.as_f64()),
+            Comparison::Above | Comparison::AtLeast => self.holds(times.max.as_f64()),
+        };
+        is_open && self.figure.of(times).is_none()
     }
 
     /// Checks the figures of one row; what it says when the threshold is missed. A row without times misses every
@@ -281,10 +289,20 @@ mod tests {
         assert!(matches!(judge("max<5ms"), Threshold::Missed(_)));
         assert!(matches!(judge("p50>20ms"), Threshold::Unsure(_)));
         assert!(matches!(judge("p9999<1s"), Threshold::TooFew(text) if text.contains("there are 500 messages")));
+        // However few there are, half of these took too long, or all took less.
+        assert!(matches!(judge("p9999<5ms"), Threshold::Missed(text) if text.contains("there are 500 messages")));
+        assert!(matches!(judge("p9999>1s"), Threshold::Missed(_)));
+        assert!(matches!(judge("p9999>20ms"), Threshold::TooFew(_)));
         // Without an interval the figure itself decides.
         assert!(matches!(judge("mean<1ms"), Threshold::Missed(_)));
         let none = Judged { times: None, longest: None, lost: 5, sent: 5 };
         assert!(matches!("p50<1s".parse::<Assertion>().unwrap().judge("x", none), Threshold::Missed(_)));
+        // All were lost.
+        let mut lost = Distribution::default();
+        lost.record_lost(50);
+        let lost = lost.summary();
+        let of = Judged { times: lost.as_ref(), longest: None, lost: 50, sent: 50 };
+        assert!(matches!("p99<1s".parse::<Assertion>().unwrap().judge("x", of), Threshold::Missed(_)));
     }
 
     #[test]

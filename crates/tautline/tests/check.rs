@@ -238,12 +238,54 @@ fn no_row_is_told_twice() {
     }
 }
 
+/// The slower the answers, the fewer there are: too few for a percentile is no excuse for those.
+#[test]
+fn answers_that_are_few_as_they_are_slow_miss_a_limit() {
+    let gate = Gate::new("time = '1s'\n[limits]\nassert = ['p99<20ms']\n");
+    let red = gate.run(false, &[]);
+    let told = text(&red.stdout);
+    assert_eq!(red.status.code(), Some(3), "{told}{}", text(&red.stderr));
+    assert!(told.contains("FAILED  limit p99<20ms: ") && told.contains("it takes 100"), "{told}");
+}
+
+/// What can't be written is said, and the gate is as red as before.
+#[test]
+fn a_report_that_cannot_be_written_changes_no_verdict() {
+    let directory = tempfile::tempdir().unwrap();
+    let [file, gone] = ["a.toml", "gone"].map(|name| directory.path().join(name));
+    let command = format!("['sh', '-c', 'rmdir {}; exit 1']", gone.display());
+    fs::write(&file, format!("[trace]\ncommand = {command}\n[findings]\nforbid = ['cork']\n")).unwrap();
+    fs::create_dir(&gone).unwrap();
+    let red = run(&format!("check {} --junit {}", file.display(), gone.join("report.xml").display()));
+    if red.status.code() == Some(4) {
+        return skip("a_report_that_cannot_be_written_changes_no_verdict", "no right to trace");
+    }
+    assert_eq!(red.status.code(), Some(3), "{}{}", text(&red.stdout), text(&red.stderr));
+    assert!(text(&red.stdout).contains("FAILED  command sh"), "{}", text(&red.stdout));
+    assert!(text(&red.stderr).contains("report.xml"), "{}", text(&red.stderr));
+}
+
 /// A server that is there already would be measured instead.
 #[test]
 fn an_endpoint_that_is_taken_is_refused() {
     let gate = Gate::new(SHORT);
     let _other = TcpListener::bind(("127.0.0.1", gate.port)).unwrap();
     let refused = gate.run(true, &[]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stdout).contains("before the server is started"), "{}", text(&refused.stdout));
+}
+
+/// One whose queue is full is there, and keeps nobody.
+#[test]
+fn a_unix_socket_with_many_who_wait_is_taken() {
+    let directory = tempfile::tempdir().unwrap();
+    let [file, path] = ["a.toml", "s"].map(|name| directory.path().join(name));
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let _waiting = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    let work = format!("[workload]\ncommand = 'echo'\nendpoint = 'unix:{}'\n", path.display());
+    fs::write(&file, format!("{work}[limits]\nassert = ['p50<1s']\n")).unwrap();
+    let refused = run(&format!("check {} -- sleep 100", file.display()));
     assert_eq!(refused.status.code(), Some(1));
     assert!(text(&refused.stdout).contains("before the server is started"), "{}", text(&refused.stdout));
 }
@@ -313,6 +355,18 @@ fn a_command_is_traced_and_its_causes_checked() {
     assert_eq!(document["causes"][0]["cause"], "nagle_delayed_ack");
     let cured = gate(&format!("['{program}', 'demo', '--cured', '--for', '3s']"));
     assert_eq!(cured.status.code(), Some(0), "{}", text(&cured.stdout));
+    // One that does its work once only: a second look that sees nothing acquits nobody.
+    let once = directory.path().join("once");
+    let script = format!("mkdir {} && {program} demo --for 3s", once.display());
+    let once = gate(&format!("['sh', '-c', '{script}']"));
+    let document = parse(&once);
+    assert_eq!(
+        (once.status.code(), &of(&document, "outcome")[..2]),
+        (Some(3), &["passed", "failed"][..]),
+        "{document:#}"
+    );
+    let detail = document["checks"][1]["detail"].as_str().unwrap();
+    assert!(detail.ends_with("a second look saw nothing: the command failed then"), "{detail}");
     let failed = gate("['false']");
     assert_eq!(failed.status.code(), Some(3));
     assert_eq!(of(&parse(&failed), "outcome")[0], "failed");

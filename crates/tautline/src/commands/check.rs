@@ -107,11 +107,14 @@ pub(crate) fn run(args: Args, cli: clap::Command) -> anyhow::Result<Code> {
     if args.github {
         text.push_str(&document.to_github());
     }
+    let printed = output::print(&text);
+    // Whatever can't be written, all else is.
+    let mut is_told = true;
     if let Some(path) = &args.junit {
-        output::write_file(path, &document.to_junit())?;
+        is_told &= output::is_done(output::write_file(path, &document.to_junit()));
     }
     if let (Some(path), Some(measured)) = (&args.record, &outcome.measured) {
-        output::write_file(path, &measured.to_json())?;
+        is_told &= output::is_done(output::write_file(path, &measured.to_json()));
     }
     let code = match &document.ended {
         Ended::Interrupted => Code::Interrupted,
@@ -119,9 +122,10 @@ pub(crate) fn run(args: Args, cli: clap::Command) -> anyhow::Result<Code> {
         Ended::Complete if has_failed => Code::ThresholdMissed,
         Ended::Complete if outcome.is_missing => Code::Missing,
         Ended::Complete if document.has_failed() => Code::ThresholdMissed,
-        Ended::Complete => Code::Ok,
+        Ended::Complete if is_told => Code::Ok,
+        Ended::Complete => Code::Failed,
     };
-    match output::print(&text) {
+    match printed {
         // Who reads along may have seen enough; the gate is as red as before.
         Err(error) if !exit::is_broken_pipe(&error) => Err(error),
         _ => Ok(code),
@@ -165,7 +169,7 @@ impl Outcome {
                 if has_failed(&checks) {
                     let Some(mut again) = look()? else { return Ok(false) };
                     findings.into_iter().for_each(|cause| again.add(cause));
-                    checks = judge::both(checks, &again.checks(&plan.forbid));
+                    checks = again.second(checks, &plan.forbid);
                 }
                 if plan.trace.is_none() {
                     self.checks.extend(checks);
@@ -185,7 +189,7 @@ impl Outcome {
             let mut checks = seen.checks(&plan.forbid);
             if has_failed(&checks) {
                 let Some(again) = look::at_command(command, interrupt)? else { return Ok(false) };
-                checks = judge::both(checks, &again.checks(&plan.forbid));
+                checks = again.second(checks, &plan.forbid);
             }
             self.checks.extend(checks);
             self.is_missing = seen.is_missing;

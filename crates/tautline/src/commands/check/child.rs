@@ -2,12 +2,13 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
 use taut_measure::Interrupt;
 use tempfile::NamedTempFile;
 
@@ -20,7 +21,8 @@ const GRACE: Duration = Duration::from_secs(2);
 /// The most that is read back of what a program says.
 const MOST_TOLD: u64 = 64 << 10;
 
-/// Ends with the value.
+/// Ends with the value, and so does whatever it has started: it has a process group of its own. So a Ctrl-C on the
+/// terminal comes to it once, from the gate.
 pub(super) struct Running {
     child: Child,
     stdout: NamedTempFile,
@@ -41,7 +43,7 @@ impl Running {
         let taut = std::env::current_exe().context("find the program itself")?;
         let mut command = Command::new(&taut);
         command.args(check_server::arguments()).arg(&taut).args(arguments);
-        command.stdin(Stdio::null()).stdout(stdout.reopen()?).stderr(stderr.reopen()?);
+        command.process_group(0).stdin(Stdio::null()).stdout(stdout.reopen()?).stderr(stderr.reopen()?);
         Ok(Self { child: command.spawn().context("start taut")?, stdout, stderr })
     }
 
@@ -81,17 +83,32 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A trace ends what it has started, if it may.
         let end = Instant::now() + GRACE;
-        if matches!(self.child.try_wait(), Ok(None)) && self.interrupt().is_ok() {
+        let is_there = matches!(self.child.try_wait(), Ok(None));
+        if is_there && self.interrupt().is_ok() {
             while Instant::now() < end && matches!(self.child.try_wait(), Ok(None)) {
                 std::thread::sleep(LOOK);
             }
         }
-        // It may have ended.
-        let _ = self.child.kill();
+        // A trace leaves what it has started; who came to an end may have left something on purpose.
+        if is_there {
+            end_group(&mut self.child, GRACE);
+        }
         let _ = self.child.wait();
     }
+}
+
+/// Ends the group of a child, of which any may have ended: by force after so long.
+pub(super) fn end_group(child: &mut Child, grace: Duration) {
+    let group = Pid::from_child(child);
+    let _ = kill_process_group(group, Signal::TERM);
+    let end = Instant::now() + grace;
+    // Its children have that time, too: nobody has the group's number while one of it is there.
+    while Instant::now() < end && (matches!(child.try_wait(), Ok(None)) || test_kill_process_group(group).is_ok()) {
+        std::thread::sleep(LOOK);
+    }
+    let _ = kill_process_group(group, Signal::KILL);
+    let _ = child.wait();
 }
 
 /// What a program has written so far from there on, as far as `most` bytes.

@@ -1,19 +1,18 @@
 //! The server under test, from its start to its end.
 
+use std::io::ErrorKind;
 use std::net::{TcpStream, ToSocketAddrs};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use taut_event::printable;
+use taut_link::Link;
 use taut_measure::Interrupt;
 use tempfile::NamedTempFile;
 
-use super::child::{end_of, from};
+use super::child::{end_group, end_of, from};
 use super::plan::Server;
 use crate::commands::check_server;
 use crate::input;
@@ -101,18 +100,7 @@ impl Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // Any of it may have ended, and its children may remain.
-        let group = Pid::from_child(&self.child);
-        let _ = kill_process_group(group, Signal::TERM);
-        let end = Instant::now() + GRACE;
-        // Its children have that time, too: nobody has the group's number while one of it is there.
-        while Instant::now() < end
-            && (matches!(self.child.try_wait(), Ok(None)) || test_kill_process_group(group).is_ok())
-        {
-            std::thread::sleep(LOOK);
-        }
-        let _ = kill_process_group(group, Signal::KILL);
-        let _ = self.child.wait();
+        end_group(&mut self.child, GRACE);
     }
 }
 
@@ -123,12 +111,10 @@ fn takes_a_call(endpoint: &str) -> bool {
         // One whose queue is full answers late, and the user may want to end it meanwhile.
         return known.into_iter().any(|address| TcpStream::connect_timeout(&address, PATIENCE).is_ok());
     }
-    match endpoint.strip_prefix("unix:") {
-        Some(name) if name.starts_with('@') => {
-            let address = SocketAddr::from_abstract_name(&name[1..]);
-            address.and_then(|address| UnixStream::connect_addr(&address)).is_ok()
-        }
-        Some(path) => UnixStream::connect(path).is_ok(),
-        None => false,
+    let Some(Ok(endpoint)) = endpoint.starts_with("unix:").then(|| endpoint.parse()) else { return false };
+    match Link::connect(&endpoint, PATIENCE) {
+        // Its queue is full: somebody listens.
+        Err(taut_link::Error::Io { error, .. }) => error.kind() == ErrorKind::TimedOut,
+        connected => connected.is_ok(),
     }
 }
