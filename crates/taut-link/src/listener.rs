@@ -16,9 +16,10 @@ use crate::{Endpoint, Error, Interrupt, Link, Result, SocketFile, bluetooth, end
 /// socket file, if it has one, goes when the listener goes.
 #[derive(Debug)]
 pub struct Listener {
+    /// Goes before the socket does, while nobody else can have its place.
+    _file: Option<SocketFile>,
     socket: Socket,
     endpoint: Endpoint,
-    _file: Option<SocketFile>,
     radio: Option<Radio>,
     /// What carries messages over a broker.
     channel: Option<Box<Channel>>,

@@ -18,8 +18,8 @@ impl SocketFile {
         Self { is: identity(&path), path }
     }
 
-    /// Makes way for a socket: a file of a socket of this kind that nobody has open any more is removed. Whether it was;
-    /// any other file stays.
+    /// Makes way for a socket: a file of a socket of this kind that nobody has open any more is removed. Whether it
+    /// was; any other file stays.
     ///
     /// # Errors
     /// As socket(2) and unlink(2).
@@ -28,7 +28,8 @@ impl SocketFile {
             return Ok(false);
         }
         let socket = Socket::new(Domain::UNIX, kind.cloexec().nonblocking(), None)?;
-        // Any other error is of a socket that is there: of another kind, with many who wait, or another user's (unix(7)).
+        // Any other error is of a socket that is there: of another kind, with many who wait, or another user's
+        // (unix(7)).
         let error = socket.connect(&SockAddr::unix(path)?).err();
         if error.is_none_or(|error| error.kind() != io::ErrorKind::ConnectionRefused) {
             return Ok(false);

@@ -28,7 +28,8 @@ pub(super) struct Lines {
 
 pub(super) enum Listener {
     Tcp(TcpListener),
-    Unix(UnixListener, #[expect(dead_code, reason = "removes the file when it goes")] SocketFile),
+    // The file goes before the socket does, while nobody else can have its place.
+    Unix(#[expect(dead_code, reason = "removes the file when it goes")] SocketFile, UnixListener),
     Link(Box<taut_link::Listener>),
 }
 
@@ -36,7 +37,7 @@ impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Tcp(listener) => listener.as_fd(),
-            Self::Unix(listener, _) => listener.as_fd(),
+            Self::Unix(_, listener) => listener.as_fd(),
             Self::Link(listener) => listener.as_fd(),
         }
     }
@@ -123,7 +124,7 @@ impl Lines {
                 stream.set_nonblocking(true).ok()?;
                 Box::new(TcpStream::from(OwnedFd::from(stream)))
             }
-            Listener::Unix(listener, _) => {
+            Listener::Unix(_, listener) => {
                 let (stream, _) = listener.accept().ok()?;
                 stream.set_nonblocking(true).ok()?;
                 Box::new(stream)

@@ -20,7 +20,8 @@ use crate::route::{Route, Source};
 
 pub(super) enum Input {
     Udp { socket: UdpSocket, overflows: u32, realtime_ns: i64, hops: Hops },
-    UnixDgram { socket: UnixDatagram, _file: SocketFile },
+    // The file goes before the socket does, while nobody else can have its place.
+    UnixDgram { _file: SocketFile, socket: UnixDatagram },
     Lines(Lines),
     Timer { fd: OwnedFd },
     Gpio(gpio::Edges),
@@ -61,7 +62,7 @@ impl Input {
                 let socket = UnixDatagram::bind(path)?;
                 let file = SocketFile::of(path.clone());
                 socket.set_read_timeout(Some(LOOK_UP))?;
-                Self::UnixDgram { socket, _file: file }
+                Self::UnixDgram { _file: file, socket }
             }
             Source::Tcp(address) => {
                 let listener = TcpListener::bind(address)?;
@@ -75,7 +76,7 @@ impl Input {
                 let listener = UnixListener::bind(path)?;
                 let file = SocketFile::of(path.clone());
                 listener.set_nonblocking(true)?;
-                Self::Lines(Lines::of(Some(Listener::Unix(listener, file)), None))
+                Self::Lines(Lines::of(Some(Listener::Unix(file, listener)), None))
             }
             Source::Lines(path) if path.as_os_str() == "-" => {
                 // Without the buffer of the standard library, in which lines would hide from poll.
