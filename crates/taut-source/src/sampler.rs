@@ -70,7 +70,7 @@ impl Seen {
 
     /// Whether bytes wait for the program to read them. While fewer have come than it asked for (`SO_RCVLOWAT`), the
     /// kernel does not tell it of them, unless none come any more.
-    fn has_unread(&self) -> bool {
+    pub fn has_unread(&self) -> bool {
         let least = self.options.map_or(1, |options| options.receive_low_water.max(1));
         let is_short = self.last.state == State::Established && self.last.unread_bytes < least;
         self.last.unread_bytes > 0 && !is_short

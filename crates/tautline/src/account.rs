@@ -11,7 +11,7 @@ pub(crate) fn account(seen: &Seen) -> Account {
         held: seen.held,
         samples: seen.samples,
         unread_samples: seen.unread_samples,
-        unread_bytes: seen.last.unread_bytes,
+        unread_bytes: if seen.has_unread() { seen.last.unread_bytes } else { 0 },
         unaccepted_samples: if seen.last.is_unaccepted() { seen.unaccepted_samples } else { 0 },
         full_samples: seen.full_samples,
         opening_timeouts: if state.is_opening { state.timeouts } else { 0 },

@@ -498,14 +498,15 @@ impl Connection {
     /// Something was sent again. If a timer did that, what it waited for before was lost. The kernel sends nothing
     /// again that waits in its device's queue: then that has dropped it.
     fn repeated(&mut self, at: u64, state: &SocketState) {
+        // What the one before sent again was never told to be needless.
+        self.probe = None;
+        self.parts.settle_probe(Probed::Lost);
         let by = match state.recovery {
             Recovery::Repeating if state.timeouts == 0 => return,
             Recovery::None if state.timeouts == 0 => Holder::TailLossProbe,
             _ => Holder::RetransmissionTimeout,
         };
         let from = std::mem::replace(&mut self.timer_from, at);
-        // What the one before sent again was never told to be needless.
-        self.parts.settle_probe(Probed::Lost);
         self.was_lost(by, from, at, self.is_all_queued);
         if by == Holder::TailLossProbe {
             self.probes(state);
@@ -517,6 +518,7 @@ impl Connection {
         self.settle(Holder::NotKnown);
         self.book_ended(Some((Holder::NotKnown, self.last)));
         self.settle_unread(self.last);
+        self.probe_is_lost_sight_of();
         self.readiness.forget();
         self.state = None;
         // One that is known by its calls alone may be closed: only its next call tells that it was there.

@@ -70,7 +70,8 @@ impl Tally {
     pub(super) fn duplicates(&mut self, now: u32) {
         let before = self.duplicates.unwrap_or(now);
         self.duplicates = Some(before.max(now));
-        self.needless = self.needless.saturating_add(now.saturating_sub(before).into()).min(self.repeated);
+        self.needless =
+            self.needless.saturating_add(now.saturating_sub(before).into()).min(self.repeated - self.repeated_openings);
     }
 
     pub(super) fn listens(&mut self, now: Listening) {

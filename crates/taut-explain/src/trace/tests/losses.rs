@@ -45,7 +45,8 @@ fn a_timer_has_run_out_before_it_is_told_that_something_was_sent_again() {
     assert_eq!((direction.breakdown[0].episodes, found(&direction)), (1, vec!["loss"]));
 }
 
-/// A request, and the end of what is sent: both are lost, and the answer waits for them.
+/// A request, and the end of what is sent: both are lost, and the answer waits for them. No event tells of an
+/// acknowledgement then.
 #[test]
 fn what_a_probe_sends_again_after_the_end_was_lost() {
     let ended = |in_flight_bytes| SocketState { is_ended: true, in_flight_bytes, ..quiet() };
@@ -54,12 +55,44 @@ fn what_a_probe_sends_again_after_the_end_was_lost() {
     story.stamp(1, Stamp::Scheduled, (0, 48)).state(1, on_the_way(0)).stamp(1, Stamp::WriteEnd, (0, 48));
     story.state(2, ended(48));
     story.stamp(42, Stamp::Repeated, (0, 0)).state(42, ended(48));
-    story.stamp(52, Stamp::Acknowledged, (0, 48)).state(52, ended(0));
+    story.state(52, ended(0));
     story.stamp(100, Stamp::Received, (0, 10)).state(100, ended(0));
     let direction = story.end(100);
     let parts = [("peer_turn", 48.0), ("tail_loss_probe", 41.0), ("delivery", 10.0), ("sending_program", 1.0)];
     assert_eq!(held_ms(&direction), parts);
     assert_eq!(found(&direction), ["loss"]);
+}
+
+/// The peer has ended its direction, so no event tells of an acknowledgement; and more is sent.
+#[test]
+fn what_a_probe_sends_again_after_the_peers_end_was_lost_or_was_not() {
+    for (duplicates, is_more, causes) in [(0, false, vec!["loss"]), (0, true, vec!["loss"]), (1, true, vec![])] {
+        let mut story = Story::new();
+        story.stamp(0, Stamp::WriteBegin, (0, 0)).state(0, quiet());
+        story.stamp(1, Stamp::Scheduled, (0, 48)).state(1, on_the_way(0)).stamp(1, Stamp::WriteEnd, (0, 48));
+        story.stamp(251, Stamp::Repeated, (0, 0)).state(251, on_the_way(0));
+        let told = |state: SocketState| SocketState { duplicates, ..state };
+        story.state(261, told(quiet()));
+        if is_more {
+            story.stamp(270, Stamp::Scheduled, (48, 96)).state(270, told(on_the_way(0))).state(280, told(quiet()));
+        }
+        let direction = story.end(300);
+        assert_eq!(found(&direction), causes, "{duplicates} {is_more}: {direction:#?}");
+    }
+}
+
+/// What the peer tells then may be of something else.
+#[test]
+fn lost_records_leave_a_probe_not_known() {
+    let mut story = Story::new();
+    story.stamp(0, Stamp::WriteBegin, (0, 0)).state(0, quiet());
+    story.stamp(0, Stamp::Scheduled, (0, 48)).state(0, on_the_way(0)).stamp(0, Stamp::WriteEnd, (0, 48));
+    story.stamp(40, Stamp::Repeated, (0, 0)).state(40, on_the_way(0));
+    story.tell(60, Way::Forward, What::Gap, (0, 0));
+    story.state(60, SocketState { duplicates: 1, ..quiet() }).state(65, SocketState { duplicates: 1, ..quiet() });
+    let direction = story.end(65);
+    let held = held_ms(&direction);
+    assert!(held.contains(&("not_known", 60.0)), "{held:?}");
 }
 
 /// It sends nothing again that its device still has: what was there has been dropped by then.
