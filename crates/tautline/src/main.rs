@@ -28,7 +28,7 @@ mod run;
 mod scenario;
 mod times_limit;
 
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -86,16 +86,25 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(answer) => return told(&with_names(answer)),
     };
-    let code = execute(cli);
-    taut_link::bluetooth::restore_adapters();
-    code
+    let _restored = Restored;
+    execute(cli)
+}
+
+/// Puts adapters back, however the command ends: what is told on a terminal that is gone panics.
+struct Restored;
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        taut_link::bluetooth::restore_adapters();
+    }
 }
 
 /// Of a name that is none, the error says which there are.
 fn with_names(mut answer: clap::Error) -> clap::Error {
     if answer.kind() == ErrorKind::InvalidSubcommand && answer.get(ContextKind::SuggestedSubcommand).is_none() {
+        let Some(ContextValue::String(wrong)) = answer.get(ContextKind::InvalidSubcommand) else { return answer };
         let mut command = Cli::command();
-        for word in std::env::args_os().skip(1) {
+        for word in std::env::args_os().skip(1).take_while(|word| word != wrong.as_str()) {
             if let Some(inner) = command.find_subcommand(&word) {
                 command = inner.clone();
             }
@@ -160,7 +169,8 @@ fn execute(cli: Cli) -> ExitCode {
 /// Says what went wrong, and what might help.
 fn failed(error: &anyhow::Error, hint: &str) -> ExitCode {
     if !exit::is_broken_pipe(error) {
-        anstream::eprintln!("taut: {}{hint}", output::message(error));
+        // Where stderr is gone as well nobody can be told.
+        let _ = writeln!(anstream::stderr(), "taut: {}{hint}", output::message(error));
     }
     exit::Code::of(error).into()
 }

@@ -93,12 +93,24 @@ impl Run {
 }
 
 /// Set by Ctrl-C and Ctrl-\\, SIGTERM, and the end of the terminal unless that is ignored, as under nohup(1). A second
-/// one while the first is being honoured ends the process at once.
+/// one while the first is being honoured ends the process at once; but a shell and the kernel both tell of the end of a
+/// terminal.
 pub(crate) fn interrupt_on_signals() -> anyhow::Result<Interrupt> {
     let interrupt = Interrupt::default();
+    for signal in [SIGINT, SIGQUIT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, exit::Code::Interrupted as i32, interrupt.flag())?;
+    }
+    set_by_signals(interrupt)
+}
+
+/// As [`interrupt_on_signals`]; but a second one changes nothing, since what was changed of others is put back first.
+pub(crate) fn interrupt_on_signals_patiently() -> anyhow::Result<Interrupt> {
+    set_by_signals(Interrupt::default())
+}
+
+fn set_by_signals(interrupt: Interrupt) -> anyhow::Result<Interrupt> {
     let hang_up = (!ignores_hang_up()).then_some(SIGHUP);
     for signal in [SIGINT, SIGQUIT, SIGTERM].into_iter().chain(hang_up) {
-        signal_hook::flag::register_conditional_shutdown(signal, exit::Code::Interrupted as i32, interrupt.flag())?;
         signal_hook::flag::register(signal, interrupt.flag())?;
     }
     Ok(interrupt)

@@ -127,6 +127,7 @@ fn every_wrong_line_is_a_usage_error_that_says_what_to_write() {
         ("demo --case deadlock", "slow-reader"),
         ("demo xyz", "there are nagle, aio, latency, ble, route"),
         ("frobnicate", "there are survey, serve, echo,"),
+        ("frobnicate serve", "there are survey, serve, echo,"),
         ("demo --for 0s", "more than zero"),
         ("demo --for 5s --explain", "cannot be used with"),
         ("serve --stall 2s/1s", "always stand still"),

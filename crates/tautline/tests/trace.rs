@@ -12,6 +12,7 @@ use std::thread::{self, sleep};
 use std::time::Duration;
 
 use rustix::net::sockopt::set_socket_recv_buffer_size;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use support::{Serve, is_root, parse, skip, taut, text, tracks};
 use trace_support::{Traced, adds_up, has_gap, may_trace, sent_by, verdict};
@@ -347,7 +348,10 @@ fn a_trial_whose_terminal_goes_puts_back_what_it_changed_and_reports() {
         assert!(std::time::Instant::now() < patience, "no span with it began");
         sleep(Duration::from_millis(10));
     }
-    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::HUP).unwrap();
+    // The shell tells of it, and so does the kernel once the shell ends; and who waits may be impatient.
+    for signal in [Signal::HUP, Signal::HUP, Signal::INT, Signal::TERM] {
+        kill_process(Pid::from_child(&child), signal).unwrap();
+    }
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
     assert!(!client.nodelay().unwrap());

@@ -213,7 +213,10 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
         }
     };
     let named_pids: Vec<i32> = pid.iter().map(|(pid, _)| *pid).chain(unit.iter().flatten().copied()).collect();
-    let interrupt = run::interrupt_on_signals()?;
+    let interrupt = match args.choice {
+        Some(_) => run::interrupt_on_signals_patiently()?,
+        None => run::interrupt_on_signals()?,
+    };
     let mut tracer = match Tracer::start(args.port.map_or(Scope::Processes, Scope::Port)) {
         Ok(tracer) => tracer,
         Err(error) => return Ok(Err(refused(&error))),
