@@ -4,7 +4,6 @@ use taut_event::{Direction, L2cap, Sink};
 
 use super::Bluetooth;
 use super::channel::Channel;
-use super::hidden::Hidden;
 use super::out::{NO_BYTES, Out};
 
 impl Bluetooth {
@@ -96,7 +95,7 @@ impl Bluetooth {
         // More than went: some packets are not in the log, and what was told of others may have been of these.
         let is_missing = link.hidden.is_none() && count < packets.into();
         if is_missing {
-            link.hidden = Some(Hidden::new(at, &link.facts));
+            link.may_hide(at);
         }
         let is_classic = link.is_classic;
         let (pool, number) = (owner.pool(is_classic), owner.index);

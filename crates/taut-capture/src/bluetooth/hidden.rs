@@ -40,8 +40,12 @@ impl Hidden {
     /// Whether a controller that had packets would have been through with one by now.
     pub(super) fn is_through(&self, at: u64, facts: &RadioLink) -> bool {
         let wait = goes_within(facts).max(self.goes_within_ns);
-        let wait = if self.is_peer_heard { wait } else { LONGEST_SUPERVISION_NS };
-        at.saturating_sub(self.since) > wait
+        self.is_over(at) || self.is_peer_heard && at.saturating_sub(self.since) > wait
+    }
+
+    /// Whether no link would have lasted until now without a word.
+    pub(super) fn is_over(&self, at: u64) -> bool {
+        at.saturating_sub(self.since) > LONGEST_SUPERVISION_NS
     }
 }
 

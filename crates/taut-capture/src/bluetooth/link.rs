@@ -13,6 +13,9 @@ const MOST_QUEUED: usize = 4096;
 /// So many requests for channels may wait for an answer.
 const MOST_ASKED: usize = 16;
 
+/// No thread of a host logs so much later than another one.
+const JUST_NS: u64 = 1_000_000_000;
+
 /// An adapter with its links.
 #[derive(Debug, Default)]
 pub(super) struct Adapter {
@@ -29,9 +32,28 @@ pub(super) struct Adapter {
     /// Whether there ever was a Number Of Completed Packets.
     pub(super) tells_completions: bool,
     pub(super) links: Vec<Link>,
+    /// Handles of links that ended lately, and when.
+    pub(super) ended: Vec<(u16, u64)>,
 }
 
 impl Adapter {
+    /// The link of a handle is over, if there is one.
+    pub(super) fn ends(&mut self, handle: u16, at: u64) {
+        let Some(index) = self.links.iter().position(|link| link.handle == handle) else { return };
+        let link = self.links.remove(index);
+        let pool = self.pool(link.is_classic);
+        self.in_use[pool] = self.in_use[pool].saturating_sub(link.queue.len() as u16);
+        self.ended.retain(|&(ended, when)| ended != handle && at.saturating_sub(when) < JUST_NS);
+        self.ended.push((handle, at));
+    }
+
+    /// Whether what is sent to a handle was meant for a link that is just over: a host may log that in one thread, and
+    /// what it sends in another.
+    pub(super) fn has_just_ended(&self, handle: u16, at: u64) -> bool {
+        let is_it = |&(ended, when): &(u16, u64)| ended == handle && at.saturating_sub(when) < JUST_NS;
+        !self.links.iter().any(|link| link.handle == handle) && self.ended.iter().any(is_it)
+    }
+
     /// Which buffers a link's packets take: 0 those for LE alone, 1 the others.
     pub(super) const fn pool(&self, is_classic: bool) -> usize {
         if is_classic || self.of == 0 { 1 } else { 0 }
@@ -133,10 +155,16 @@ impl Link {
     /// Packets of the log were lost: with them perhaps the link's end and another one's begin, or a change of its
     /// interval, PHY or lengths.
     pub(super) fn loses_packets(&mut self, at: u64) {
-        (self.hidden, self.is_lossy) = (Some(Hidden::new(at, &self.facts)), true);
+        self.may_hide(at);
+        self.is_lossy = true;
         self.peer = None;
         let RadioLink { is_central, is_encrypted, sniff_ns, .. } = self.facts;
         self.facts = RadioLink { is_central, is_encrypted, sniff_ns, ..NOT_KNOWN };
+    }
+
+    /// From now on its controller may have packets that the log lacks.
+    pub(super) fn may_hide(&mut self, at: u64) {
+        self.hidden = Some(Hidden::new(at, &self.facts));
     }
 
     /// Remembers a packet, and tells whether the oldest one had to be forgotten for it.
@@ -144,7 +172,7 @@ impl Link {
         let is_many = self.queue.len() == MOST_QUEUED;
         if is_many {
             self.queue.pop_front();
-            self.hidden = Some(Hidden::new(at, &self.facts));
+            self.may_hide(at);
         }
         self.queue.push_back(slot);
         is_many
@@ -175,9 +203,13 @@ impl Link {
         self.hidden.iter_mut().for_each(Hidden::hears);
     }
 
-    /// Whether a controller that had packets would have been through with one by now.
+    /// Whether a controller that had packets would have been through with one by now. Those of the log are no sign that
+    /// it has more where no link would have lasted so long: it tells of none any more.
     fn is_drained(&self, at: u64) -> bool {
-        self.queue.is_empty() && self.hidden.is_some_and(|hidden| hidden.is_through(at, &self.facts))
+        self.hidden.is_some_and(|hidden| match self.queue.is_empty() {
+            true => hidden.is_through(at, &self.facts),
+            false => hidden.is_over(at),
+        })
     }
 }
 
@@ -191,9 +223,14 @@ impl Adapter {
     /// Forgets what can't be hidden any more.
     pub(super) fn uncovers(&mut self, at: u64) {
         // Where the log's packets take all buffers, there are no others.
-        let is_full = [false, true].map(|is_classic| self.is_full[self.pool(is_classic)]);
+        let pools = [false, true].map(|is_classic| self.pool(is_classic));
         for link in &mut self.links {
-            if link.is_drained(at) || is_full[usize::from(link.is_classic)] {
+            let pool = pools[usize::from(link.is_classic)];
+            if link.is_drained(at) {
+                self.in_use[pool] = self.in_use[pool].saturating_sub(link.queue.len() as u16);
+                link.queue.clear();
+                link.hidden = None;
+            } else if self.is_full[pool] {
                 link.hidden = None;
             }
         }

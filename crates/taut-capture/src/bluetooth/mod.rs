@@ -33,7 +33,6 @@ use avdtp::{AVDTP_PSM, Streams};
 use channel::{Channel, Part};
 pub(crate) use hci::is_hci;
 use hci::{Record, Told};
-use hidden::Hidden;
 use link::{Adapter, Current, Link};
 use out::{ACL_HEADER, NO_BYTES, Out, Place};
 use rfcomm::RFCOMM_PSM;
@@ -131,7 +130,11 @@ impl Bluetooth {
             None => return,
         };
         self.hidden(adapter, out);
+        let owner = &self.adapters[adapter];
         match view {
+            PacketView::Acl(acl) if !is_received && owner.has_just_ended(acl.handle, out.place.at.as_nanos()) => {
+                out.counts.hci_other += 1;
+            }
             PacketView::Acl(_) if out.kept.is_some_and(|kept| kept < ACL_HEADER) => out.counts.hci_cut += 1,
             PacketView::Acl(acl) => {
                 let way = if is_received { Direction::Backward } else { Direction::Forward };
@@ -159,7 +162,7 @@ impl Bluetooth {
         }
         let links = &mut self.adapters[adapter].links;
         let mut link = Link::new(handle);
-        link.hidden = Some(Hidden::new(out.place.at.as_nanos(), &link.facts));
+        link.may_hide(out.place.at.as_nanos());
         links.push(link);
         links.len() - 1
     }
@@ -269,8 +272,7 @@ impl Bluetooth {
         let flow = channel.flow;
         if channel.lacks_before(w, &part) {
             channel.lost();
-            let link = &mut self.adapters[adapter].links[index];
-            link.hidden = Some(Hidden::new(out.place.at.as_nanos(), &link.facts));
+            self.adapters[adapter].links[index].may_hide(out.place.at.as_nanos());
             out.tell(flow, Direction::Forward, L2cap::Lost, NO_BYTES);
         }
         let (acl, bytes) = channel.packet(w, &part);
@@ -535,11 +537,7 @@ impl Bluetooth {
     fn gone(&mut self, adapter: usize, handle: u16, why: Closed, out: &mut Out<'_, impl Sink>) {
         let owner = &mut self.adapters[adapter];
         let number = owner.index;
-        if let Some(index) = owner.links.iter().position(|link| link.handle == handle) {
-            let link = owner.links.remove(index);
-            let pool = owner.pool(link.is_classic);
-            owner.in_use[pool] = owner.in_use[pool].saturating_sub(link.queue.len() as u16);
-        }
+        owner.ends(handle, out.place.at.as_nanos());
         for slot in 0..self.channels.len() {
             if self.channels[slot].as_ref().is_some_and(|its| its.adapter == number && its.handle == handle) {
                 self.close(slot, why, out);

@@ -1,5 +1,7 @@
 //! What events tell of links, packet by packet.
 
+mod hidden;
+
 use taut_event::{Att, AttKind, Closed, Event, Flow, FlowId, L2cap, RadioLink, Sink, VantageId, What};
 use taut_time::Instant;
 

@@ -1,0 +1,65 @@
+//! Packets that a controller may have and the log lacks: when they are, and when they are no longer.
+
+use super::*;
+
+const OTHER: u8 = 0x41;
+
+/// LE Connection Complete of another handle, and Disconnection Complete.
+fn other_begins(log: &mut Log) {
+    log.event(&[&LE_LINK[..5], &[OTHER], &LE_LINK[6..]].concat());
+}
+
+fn other_ends(log: &mut Log) {
+    log.event(&[4, 0x05, 4, 0, OTHER, 0, 8]);
+}
+
+/// A Write Command on it.
+fn other_sends(log: &mut Log) {
+    log.packet(false, &[2, OTHER, 0, 7, 0, 3, 0, 4, 0, 0x52, 1, 0]);
+}
+
+/// LE Read Buffer Size.
+fn takes(log: &mut Log, packets: u8) {
+    log.event(&[4, 0x0e, 7, 1, 0x02, 0x20, 0, 251, 0, packets]);
+}
+
+#[test]
+fn what_was_sent_to_a_link_that_is_over_hides_nothing_for_ever() {
+    let mut log = Log::new();
+    takes(&mut log, 3);
+    log.event(&LE_LINK);
+    other_begins(&mut log);
+    other_ends(&mut log);
+    log.frame += 5_000;
+    other_sends(&mut log);
+    log.sends();
+    log.completed(1);
+    assert_eq!(hidden(&log), L2cap::Hidden { of_link: false, of_any: true });
+    log.frame += 41_000;
+    log.sends();
+    assert_eq!(hidden(&log), NONE_HIDDEN);
+    // Nor does it have a buffer.
+    let is_full = |log: &Log| log.told.0.contains(&L2cap::Buffers { in_use: 3, of: 3 });
+    log.told.0.clear();
+    log.completed(1);
+    (0..2).for_each(|_| log.sends());
+    assert!(!is_full(&log));
+    log.sends();
+    assert!(is_full(&log));
+}
+
+/// Some hosts log events in another thread than what they send.
+#[test]
+fn what_comes_just_behind_the_end_of_its_link_begins_none() {
+    let mut log = Log::new();
+    log.event(&LE_LINK);
+    other_begins(&mut log);
+    other_ends(&mut log);
+    other_sends(&mut log);
+    log.sends();
+    assert_eq!((hidden(&log), log.counts.flows), (NONE_HIDDEN, 1));
+    // What comes from the peer does.
+    log.packet(true, &[2, OTHER, 0x20, 7, 0, 3, 0, 4, 0, 0x1b, 1, 0]);
+    other_sends(&mut log);
+    assert_eq!(log.counts.flows, 2);
+}
