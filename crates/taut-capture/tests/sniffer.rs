@@ -242,6 +242,43 @@ fn a_latency_is_not_known_where_a_pdu_of_the_central_was_missed_by_its_number() 
     assert_eq!([latency(&[7], 1, false), latency(&[8], 0, false), latency(&[8], 1, true)], [Some(4); 3]);
 }
 
+/// The sniffer gets the second of three empty PDUs with a wrong CRC: whether the third has the number of the first.
+#[test]
+fn a_wrong_crc_hides_no_other_pdu_of_the_central() {
+    let flags = |way: u16, is_right: bool| 1 | way << 7 | 0x400 | u16::from(is_right) << 11;
+    let mut packets = vec![(0, with_header(flags(0, true), &air(ADVERTISING, &connect())))];
+    for (event, sn) in [(1, false), (2, true), (3, false)] {
+        let central = air(LINK, &data(sn, false, b""));
+        packets.push((event * INTERVAL, with_header(flags(2, event != 2), &central)));
+        let answer = air(LINK, &[1 | u8::from(!sn) << 2, 0]);
+        packets.push((event * INTERVAL + TURN, with_header(flags(3, true), &answer)));
+    }
+    assert_eq!(follow(256, &packets).0.link.latency, Some(4));
+}
+
+/// An empty PDU of the central that was acknowledged is followed by one with the same number: it is sent again, if
+/// nothing can have been between the two.
+#[test]
+fn an_empty_pdu_that_is_sent_again_hides_no_other() {
+    let latency = |more: [bool; 2], again: u64| {
+        let flags = |way: u16| 1 | way << 7 | 0xc00;
+        let answer = [1 | 1 << 2 | u8::from(more[1]) << 4, 0];
+        let packets = [
+            (0, with_header(flags(0), &air(ADVERTISING, &connect()))),
+            (INTERVAL, with_header(flags(2), &air(LINK, &data(false, more[0], b"")))),
+            (INTERVAL + TURN, with_header(flags(3), &air(LINK, &answer))),
+            (again, with_header(flags(2), &air(LINK, &data(false, false, b"")))),
+        ];
+        follow(256, &packets).0.link.latency
+    };
+    // After the inter frame space, or at the next anchor when both had told of no more data.
+    assert_eq!(latency([true, true], INTERVAL + 2 * TURN), Some(4));
+    assert_eq!(latency([false, false], 2 * INTERVAL), Some(4));
+    // The event may have gone on, or this one have begun before.
+    assert_eq!((latency([true, false], 2 * INTERVAL), latency([false, true], 2 * INTERVAL)), (None, None));
+    assert_eq!(latency([false, false], 2 * INTERVAL + 2 * TURN), None);
+}
+
 /// The length of a PDU whose CRC is wrong may be wrong itself: when it was answered tells that. And where the begin of
 /// encryption was not seen, an update has a MIC.
 #[test]

@@ -22,7 +22,7 @@ use crate::packet::Packet;
 pub(crate) use frame::is_air;
 use frame::{Frame, Not};
 pub use payload::{AirPayload, air_payload};
-use rhythm::{Rhythm, Update};
+use rhythm::{Rhythm, Stands, Update};
 
 /// So many links are followed at once.
 const MOST_LINKS: usize = 64;
@@ -64,6 +64,8 @@ struct Centrals {
     is_empty: bool,
     /// Whether the peripheral acknowledged it.
     is_acknowledged: bool,
+    /// Whether one of both told of more data in this exchange, so that the event may go on.
+    has_more: bool,
 }
 
 /// When and where a packet was seen.
@@ -237,8 +239,11 @@ impl Link {
         let mut hasher = FixedState::with_seed(1).build_hasher();
         hasher.write(payload);
         let hash = (hasher.finish() >> 32) as u32;
-        if header.is_some_and(|header| self.lacks_centrals(&header, is_centrals, hash)) {
-            self.rhythm.may_be_other();
+        match header {
+            Some(header) if self.lacks_centrals(&header, &stands, hash) => self.rhythm.may_be_other(),
+            // Nothing tells its number, with which the next one could be compared.
+            None if is_centrals => self.centrals = None,
+            _ => {}
         }
         self.told.latency = self.rhythm.latency;
         self.hand_over(flow, stands.way, place, sink);
@@ -272,19 +277,22 @@ impl Link {
 
     /// Whether a PDU of the central may be missing before this one: what comes behind one that was acknowledged has
     /// another sequence number (Core Specification, Vol 6, Part B, section 4.5.9). It may also be sent again, where the
-    /// central did not get the acknowledgement; of empty ones nothing tells which it was.
-    fn lacks_centrals(&mut self, header: &Header, is_centrals: bool, hash: u32) -> bool {
-        if !is_centrals {
+    /// central did not get the acknowledgement. Of empty ones that is so if there was no room for another one between
+    /// the two: they are in turn, or no side had more and this is the first one of the next event (section 4.5.6).
+    fn lacks_centrals(&mut self, header: &Header, stands: &Stands, hash: u32) -> bool {
+        if stands.way == Direction::Backward {
             if let Some(its) = &mut self.centrals {
                 its.is_acknowledged |= header.nesn != its.sn;
+                its.has_more |= header.md;
             }
             return false;
         }
         let is_empty = header.length == 0;
-        let new = Centrals { sn: header.sn, hash, is_empty, is_acknowledged: false };
+        let new = Centrals { sn: header.sn, hash, is_empty, is_acknowledged: false, has_more: header.md };
         self.centrals.replace(new).is_some_and(|its| {
-            let is_alike = (its.hash, its.is_empty) == (hash, is_empty) && !is_empty;
-            its.is_acknowledged && its.sn == header.sn && !is_alike
+            let is_next = stands.is_turn || stands.is_next_anchor && !its.has_more;
+            let is_again = if is_empty { its.is_empty && is_next } else { !its.is_empty && its.hash == hash };
+            its.is_acknowledged && its.sn == header.sn && !is_again
         })
     }
 

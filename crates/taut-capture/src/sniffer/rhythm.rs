@@ -62,6 +62,10 @@ pub(super) struct Stands {
     pub(super) begins_event: bool,
     pub(super) is_after_hole: bool,
     pub(super) unseen_events: u16,
+    /// Whether it comes the inter frame space after the PDU before, within the event.
+    pub(super) is_turn: bool,
+    /// Whether it is where the next event begins.
+    pub(super) is_next_anchor: bool,
 }
 
 impl Rhythm {
@@ -134,7 +138,8 @@ impl Rhythm {
             }
         }
         (self.end, self.way, self.counter) = (end.max(self.end), Some(way), counter.or(self.counter));
-        Stands { way, begins_event, is_after_hole, unseen_events }
+        let is_next_anchor = begins_event && is_near && unseen_events == 0;
+        Stands { way, begins_event, is_after_hole, unseen_events, is_turn: is_turn && !begins_event, is_next_anchor }
     }
 
     fn is_near_anchor(&self, at: u64) -> bool {
