@@ -14,7 +14,7 @@ impl Bluetooth {
         let of_any = [false, true].map(|is_classic| owner.hides(is_classic));
         for link in &mut owner.links {
             let (of_link, of_any) = (link.hidden.is_some(), of_any[usize::from(link.is_classic)]);
-            if std::mem::replace(&mut link.hidden_told, [of_link, of_any]) == [of_link, of_any] {
+            if link.hidden_told.replace([of_link, of_any]) == Some([of_link, of_any]) {
                 continue;
             }
             let is_its = |its: &&Channel| (its.adapter, its.handle) == (owner.index, link.handle);

@@ -78,8 +78,9 @@ pub(super) struct Link {
     pub(super) queue: VecDeque<Option<usize>>,
     /// Whether it may have more, which the log lacks.
     pub(super) hidden: Option<Hidden>,
-    /// What its channels were told of that: of this link, and of any that takes the same buffers.
-    pub(super) hidden_told: [bool; 2],
+    /// What its channels were told of that: of this link, and of any that takes the same buffers. `None`: not all the
+    /// same.
+    pub(super) hidden_told: Option<[bool; 2]>,
     /// Whether packets of the log were lost.
     pub(super) is_lossy: bool,
     pub(super) signalling: [Reassembly; 2],
@@ -136,7 +137,7 @@ impl Link {
             is_mode_told: true,
             queue: VecDeque::new(),
             hidden: None,
-            hidden_told: [false; 2],
+            hidden_told: Some([false; 2]),
             is_lossy: false,
             signalling: Default::default(),
             current: [None; 2],
@@ -165,6 +166,8 @@ impl Link {
     /// From now on its controller may have packets that the log lacks.
     pub(super) fn may_hide(&mut self, at: u64) {
         self.hidden = Some(Hidden::new(at, &self.facts));
+        // Channels may be told of a loss, which says the same.
+        self.hidden_told = None;
     }
 
     /// Remembers a packet, and tells whether the oldest one had to be forgotten for it.

@@ -425,6 +425,7 @@ impl Bluetooth {
         }
         if is_lossy || of_any {
             out.tell(flow, Direction::Forward, L2cap::Hidden { of_link, of_any }, NO_BYTES);
+            self.adapters[adapter].links[index].hidden_told = None;
         }
         slot
     }

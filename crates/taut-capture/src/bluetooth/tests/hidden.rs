@@ -23,6 +23,12 @@ fn takes(log: &mut Log, packets: u8) {
     log.event(&[4, 0x0e, 7, 1, 0x02, 0x20, 0, 251, 0, packets]);
 }
 
+/// What a channel that was told of a loss or of hidden packets has to go by.
+fn last_told(log: &Log) -> Option<L2cap> {
+    let mut told = log.told.0.iter().rev();
+    told.find(|what| matches!(what, L2cap::Hidden { .. } | L2cap::Lost)).copied()
+}
+
 #[test]
 fn what_was_sent_to_a_link_that_is_over_hides_nothing_for_ever() {
     let mut log = Log::new();
@@ -62,4 +68,45 @@ fn what_comes_just_behind_the_end_of_its_link_begins_none() {
     log.packet(true, &[2, OTHER, 0x20, 7, 0, 3, 0, 4, 0, 0x1b, 1, 0]);
     other_sends(&mut log);
     assert_eq!(log.counts.flows, 2);
+}
+
+/// A link is seen first with a packet that takes the last buffer.
+#[test]
+fn a_channel_that_begins_with_the_last_buffer_is_told_that_nothing_is_hidden() {
+    let mut log = Log::new();
+    takes(&mut log, 2);
+    log.event(&LE_LINK);
+    log.sends();
+    log.completed(1);
+    log.lost = 1;
+    log.acl(true, false, &[1, 0, 0x41, 0, 9]);
+    log.frame += 2_000;
+    log.sends();
+    assert_eq!(hidden(&log), NONE_HIDDEN);
+    other_sends(&mut log);
+    assert_eq!(last_told(&log), Some(NONE_HIDDEN));
+}
+
+/// More is through than went, while another link has all buffers.
+#[test]
+fn a_channel_that_lacks_packets_while_all_buffers_are_taken_is_told_that_nothing_is_hidden() {
+    let mut log = Log::new();
+    takes(&mut log, 2);
+    log.event(&LE_LINK);
+    other_begins(&mut log);
+    log.sends();
+    log.completed(1);
+    (0..2).for_each(|_| other_sends(&mut log));
+    log.completed(1);
+    assert_eq!((losses(&log), last_told(&log)), (1, Some(NONE_HIDDEN)));
+}
+
+#[test]
+fn a_pdu_that_shows_a_loss_and_takes_the_last_buffer_hides_nothing() {
+    let mut log = enhanced(None);
+    log.completed(1);
+    takes(&mut log, 1);
+    log.acl(false, false, &[2, 0, 0x50, 0, 0x11, 0x11]);
+    log.event(&[4, 0x0e, 4, 1, 0, 0, 0]);
+    assert_eq!((losses(&log), last_told(&log)), (1, Some(NONE_HIDDEN)));
 }
