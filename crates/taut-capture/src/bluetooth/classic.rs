@@ -61,6 +61,8 @@ impl Bluetooth {
         match (code, word(0), word(1), word(2)) {
             (CONNECTION_REQUEST, Some(psm), Some(source), _) => {
                 self.never_answered(adapter, index, way, identifier, out);
+                // What else a channel is depends on those that are left.
+                self.replaces(adapter, index, way, source, out);
                 let streams = &mut self.adapters[adapter].links[index].streams;
                 let stream = (psm == AVDTP_PSM).then(|| streams.opened()).flatten();
                 // The first channel of a link is that of its signals (AVDTP, section 5.4.1). Media's comes when it is

@@ -135,14 +135,25 @@ impl Bluetooth {
     ) -> usize {
         let mut cids = [None; 2];
         cids[way.reverse().index()] = Some(source);
-        // An end names no identifier twice: the channel that had it is no more.
-        if let Some(dead) = self.slot_of(adapter, index, way.reverse(), source) {
-            self.close(dead, Closed::Replaced, out);
-        }
+        self.replaces(adapter, index, way, source, out);
         let slot = self.open(adapter, index, kind, cids, out);
         self.adapters[adapter].links[index].asks(Asked { way: way.index(), identifier, slot, source, limits });
         self.say(slot, way, L2cap::Asked, out);
         slot
+    }
+
+    /// An end names no identifier twice: the channel that had it is no more.
+    pub(super) fn replaces(
+        &mut self,
+        adapter: usize,
+        index: usize,
+        way: Direction,
+        source: u16,
+        out: &mut Out<'_, impl Sink>,
+    ) {
+        if let Some(dead) = self.slot_of(adapter, index, way.reverse(), source) {
+            self.close(dead, Closed::Replaced, out);
+        }
     }
 
     /// A request is granted, with the identifier at the end that does, or refused.

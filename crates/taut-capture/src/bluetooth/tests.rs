@@ -481,14 +481,21 @@ fn a_connection_goes_on_when_neither_it_nor_all_are_stopped() {
     assert_eq!((stops(&log), told(&log, GOES)), (5, 3));
 }
 
-/// The second channel of AVDTP has media, whether or not the log has its opening.
+/// The second channel of AVDTP has media, whether or not the log has its opening. With the identifier of the first one
+/// it is the first of another link.
 #[test]
 fn media_is_not_taken_for_signals_behind_a_loss() {
-    let mut log = Log::new();
-    log.event(&CLASSIC_LINK);
-    classic_channel(&mut log, 0x19);
-    log.lost = 1;
-    log.acl(false, false, &[8, 0, 1, 0, 2, 5, 4, 0, 0x19, 0, 0x60, 0]);
-    let is_media = |channel: &&super::Channel| matches!(channel.kind, taut_event::Channel::Media(_));
-    assert_eq!(log.bluetooth.channels.iter().flatten().filter(is_media).count(), 1);
+    for (source, expected) in [(0x60, [1, 1]), (0x40, [1, 0])] {
+        let mut log = Log::new();
+        log.event(&CLASSIC_LINK);
+        classic_channel(&mut log, 0x19);
+        log.lost = 1;
+        log.acl(false, false, &[8, 0, 1, 0, 2, 5, 4, 0, 0x19, 0, source, 0]);
+        let count = |is_it: fn(&super::Channel) -> bool| {
+            log.bluetooth.channels.iter().flatten().filter(|channel| is_it(channel)).count()
+        };
+        let signals = count(|channel| channel.kind == taut_event::Channel::Basic(0x19));
+        let media = count(|channel| matches!(channel.kind, taut_event::Channel::Media(_)));
+        assert_eq!([signals, media], expected, "{source}");
+    }
 }
