@@ -37,6 +37,8 @@ pub(super) struct Rhythm {
     anchor: Option<u64>,
     /// When the first PDU that was seen of the newest event began, whether or not it fits.
     begin: Option<u64>,
+    /// Whether that was the central's, and so an anchor.
+    is_anchor: bool,
     end: u64,
     way: Option<Direction>,
     /// Number of the event that goes on, as the sniffer or the link's begin tells it.
@@ -98,7 +100,7 @@ impl Rhythm {
             _ if self.way.is_none() => true,
             _ if is_turn => false,
             // Nobody is silent so long within an event.
-            _ if way.is_none() && self.interval_ns > 0 && gap > self.interval_ns / 2 => true,
+            _ if self.interval_ns > 0 && gap > self.interval_ns / 2 => true,
             _ if is_near => way != Some(Direction::Backward),
             // The next event is there, or a shorter interval is. Within an event PDUs may have been missed.
             _ if self.interval_ns > 0 => gap > HOLE_NS && (self.is_past_anchor(at) || self.is_shorter(at)),
@@ -134,7 +136,7 @@ impl Rhythm {
             match way {
                 Direction::Forward => self.anchor(at, is_near),
                 // Its anchor was not seen, but it is none of those of which nothing was.
-                Direction::Backward => self.begin = Some(at),
+                Direction::Backward => (self.begin, self.is_anchor) = (Some(at), false),
             }
         }
         (self.end, self.way, self.counter) = (end.max(self.end), Some(way), counter.or(self.counter));
@@ -213,7 +215,8 @@ impl Rhythm {
         if is_near || self.interval_ns == 0 || self.anchor.is_none() {
             self.anchor = Some(at);
         }
-        let Some(before) = self.begin.replace(at) else { return };
+        let is_anchor = std::mem::replace(&mut self.is_anchor, true);
+        let Some(before) = self.begin.replace(at).filter(|_| is_anchor) else { return };
         let Some(gap) = units(at.saturating_sub(before)) else { return };
         if let Some(update) = self.pending.filter(|update| self.holds(*update, gap * UNIT_NS)) {
             self.take(update);
@@ -449,6 +452,41 @@ mod tests {
             assert_eq!((answer.begins_event, answer.unseen_events), (event % 10 == 5, 0), "{event}");
         }
         assert_eq!(rhythm.counter, Some(99));
+    }
+
+    /// Of three events in five.
+    #[test]
+    fn events_in_a_row_of_which_only_the_peripheral_was_seen_are_each_one() {
+        let mut rhythm = Rhythm::default();
+        rhythm.told(30 * MS, 0);
+        for event in 0..100 {
+            let at = event * 30 * MS;
+            let is_whole = event % 5 < 2;
+            if is_whole {
+                let first = rhythm.pdu(at, at + EMPTY, Some(Direction::Forward), None);
+                assert_eq!((first.begins_event, first.unseen_events), (true, 0), "{event}");
+            }
+            let at = at + EMPTY + IFS_NS;
+            let answer = rhythm.pdu(at, at + EMPTY, Some(Direction::Backward), None);
+            assert_eq!((answer.begins_event, answer.unseen_events), (!is_whole, 0), "{event}");
+        }
+        assert_eq!(rhythm.counter, Some(99));
+    }
+
+    /// Of each second event the long PDU of the central is missing: its answer is no anchor.
+    #[test]
+    fn distances_are_those_of_anchors_that_were_seen() {
+        let mut rhythm = Rhythm::default();
+        rhythm.told(400 * MS, 0);
+        for event in 0..40 {
+            let at = event * 400 * MS;
+            let end = at + 2_120_000;
+            if event % 2 == 0 {
+                rhythm.pdu(at, end, Some(Direction::Forward), None);
+            }
+            rhythm.pdu(end + IFS_NS, end + IFS_NS + EMPTY, Some(Direction::Backward), None);
+        }
+        assert_eq!((rhythm.interval_ns, rhythm.is_told), (400 * MS, true));
     }
 
     /// Senders are not told, and of each third event the PDU of the central is missing, of the first one too.
