@@ -16,14 +16,12 @@ pub(super) struct Hidden {
     since: u64,
     /// Whether the peer was heard meanwhile.
     is_peer_heard: bool,
-    /// In this time it would be through with one.
-    goes_within_ns: u64,
 }
 
 impl Hidden {
-    /// From a moment on; with the link as it was last known.
-    pub(super) fn new(at: u64, facts: &RadioLink) -> Self {
-        Self { since: at, is_peer_heard: false, goes_within_ns: goes_within(facts) }
+    /// From a moment on.
+    pub(super) const fn new(at: u64) -> Self {
+        Self { since: at, is_peer_heard: false }
     }
 
     /// The controller took a packet, or is through with some (with which the peer is heard).
@@ -37,10 +35,9 @@ impl Hidden {
         self.is_peer_heard = true;
     }
 
-    /// Whether a controller that had packets would have been through with one by now.
-    pub(super) fn is_through(&self, at: u64, facts: &RadioLink) -> bool {
-        let wait = goes_within(facts).max(self.goes_within_ns);
-        self.is_over(at) || self.is_peer_heard && at.saturating_sub(self.since) > wait
+    /// Whether a controller that had packets would have been through with one by now, which takes so long.
+    pub(super) fn is_through(&self, at: u64, within_ns: u64) -> bool {
+        self.is_over(at) || self.is_peer_heard && at.saturating_sub(self.since) > within_ns
     }
 
     /// Whether no link would have lasted until now without a word.
@@ -49,7 +46,8 @@ impl Hidden {
     }
 }
 
-fn goes_within(facts: &RadioLink) -> u64 {
+/// In this time a controller that has packets of a link is through with one.
+pub(super) fn goes_within(facts: &RadioLink) -> u64 {
     let event = facts.interval_ns.saturating_mul(1 + u64::from(facts.latency)).max(facts.sniff_ns);
     GOES_WITHIN_NS.max(event.saturating_add(event / 4))
 }

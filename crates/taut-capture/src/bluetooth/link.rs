@@ -6,7 +6,7 @@ use taut_air::l2cap::Reassembly;
 use taut_event::RadioLink;
 
 use super::avdtp::Streams;
-use super::hidden::Hidden;
+use super::hidden::{Hidden, goes_within};
 
 /// So many packets are remembered until the controller tells that they went.
 const MOST_QUEUED: usize = 4096;
@@ -78,6 +78,8 @@ pub(super) struct Link {
     pub(super) queue: VecDeque<Option<usize>>,
     /// Whether it may have more, which the log lacks.
     pub(super) hidden: Option<Hidden>,
+    /// In this time the controller was through with a packet when the interval was last known.
+    went_within_ns: u64,
     /// What its channels were told of that: of this link, and of any that takes the same buffers. `None`: not all the
     /// same.
     pub(super) hidden_told: Option<[bool; 2]>,
@@ -137,6 +139,7 @@ impl Link {
             is_mode_told: true,
             queue: VecDeque::new(),
             hidden: None,
+            went_within_ns: 0,
             hidden_told: Some([false; 2]),
             is_lossy: false,
             signalling: Default::default(),
@@ -165,7 +168,10 @@ impl Link {
 
     /// From now on its controller may have packets that the log lacks.
     pub(super) fn may_hide(&mut self, at: u64) {
-        self.hidden = Some(Hidden::new(at, &self.facts));
+        self.hidden = Some(Hidden::new(at));
+        if self.facts.interval_ns > 0 {
+            self.went_within_ns = goes_within(&self.facts);
+        }
         // Channels may be told of a loss, which says the same.
         self.hidden_told = None;
     }
@@ -210,7 +216,7 @@ impl Link {
     /// it has more where no link would have lasted so long: it tells of none any more.
     fn is_drained(&self, at: u64) -> bool {
         self.hidden.is_some_and(|hidden| match self.queue.is_empty() {
-            true => hidden.is_through(at, &self.facts),
+            true => hidden.is_through(at, goes_within(&self.facts).max(self.went_within_ns)),
             false => hidden.is_over(at),
         })
     }

@@ -110,3 +110,25 @@ fn a_pdu_that_shows_a_loss_and_takes_the_last_buffer_hides_nothing() {
     log.event(&[4, 0x0e, 4, 1, 0, 0, 0]);
     assert_eq!((losses(&log), last_told(&log)), (1, Some(NONE_HIDDEN)));
 }
+
+/// LE Connection Complete with an interval of a second and a latency of 3.
+#[test]
+fn how_long_an_event_may_take_is_known_behind_several_losses() {
+    for idle in [0, 6_000] {
+        let mut log = Log::new();
+        log.event(&[&LE_LINK[..15], &[0x20, 3, 3, 0], &LE_LINK[19..]].concat());
+        log.sends();
+        log.completed(1);
+        for lost in 1..=2 {
+            log.frame += idle;
+            log.lost = lost;
+            log.acl(true, false, &[1, 0, 0x41, 0, 9]);
+        }
+        log.frame += 3_000;
+        log.acl(true, false, &[1, 0, 0x41, 0, 9]);
+        assert_eq!(hidden(&log), ALL_HIDDEN, "{idle}");
+        log.frame += 3_000;
+        log.acl(true, false, &[1, 0, 0x41, 0, 9]);
+        assert_eq!(hidden(&log), NONE_HIDDEN, "{idle}");
+    }
+}
