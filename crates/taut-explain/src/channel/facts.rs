@@ -104,8 +104,11 @@ impl<'a> Facts<'a> {
     }
 
     /// Time that is left over when a holder lets go and the link then is as busy as it was seen to be at best;
-    /// `least` is what other limits ask for.
+    /// `least` is what other limits ask for. Of a link that is not known nobody can tell what it would carry: all.
     pub(super) fn saved_of(&self, held: f64, least: f64) -> f64 {
+        if !self.is_link_known() {
+            return held;
+        }
         let whole = self.whole_ns as f64;
         let least = self.takes(self.carries()).max(self.busy()).max(least);
         let not_busy = (whole - self.busy()).max(1.0);

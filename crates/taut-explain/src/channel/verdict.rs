@@ -107,9 +107,7 @@ fn credits(facts: &Facts<'_>) -> Judged {
     }
     let tally = &facts.half.tally;
     let held = facts.ns(Holder::Credits);
-    // Without the interval nobody can tell what the link would carry; with the program seen, it did wait.
-    let is_bare = facts.interval() == 0 && facts.half.program.is_some();
-    let saved = if is_bare { held } else { facts.saved_of(held, facts.by_buffers()) };
+    let saved = facts.saved_of(held, facts.by_buffers());
     if !is_told(facts, "credit_window", saved, LEAST_SAVED) || !(enough(facts, &[Holder::Credits]) || facts.is_near()) {
         return clear_unless_hidden(facts);
     }
@@ -148,10 +146,10 @@ fn credits(facts: &Facts<'_>) -> Judged {
     if is_late {
         evidence.push(text(format!("All had arrived {} before new ones came (median).", words::time(delay))));
     }
-    let summary = match (is_late, is_bare) {
+    let summary = match (is_late, facts.is_link_known()) {
         (true, _) => "The receiver's credits ran out, and it gave new ones late: its program reads slowly",
-        (_, true) => "The receiver's credits ran out",
-        (_, false) => "The receiver's credits ran out: its window is small for this interval",
+        (_, false) => "The receiver's credits ran out",
+        (_, true) => "The receiver's credits ran out: its window is small for this interval",
     };
     let remedy = match is_late {
         true => READS_SLOWLY,

@@ -276,3 +276,20 @@ fn an_answer_whose_question_the_log_lacks_was_waited_for() {
     let direction = run(true);
     assert!(share(&direction, Holder::NotKnown) > 0.7, "{direction:#?}");
 }
+
+/// On LE 2M six PDUs go in each 16 ms, of which their sender has half no credits. The log does not tell what the link
+/// is like.
+#[test]
+fn a_link_that_is_not_known_is_not_taken_for_the_slowest() {
+    let mut talk = Talk::new(coc(), 15 * MS / 2, 6, 20);
+    talk.link(8 * MS, |link| (link.from_start, link.interval_ns, link.length) = (false, 0, [27; 2]));
+    for round in 0..100 {
+        let at = 10 * MS + round * 16 * MS;
+        (0..6).for_each(|_| talk.send(at, Turn::Free));
+        (1..=6).for_each(|n| talk.completed(at + n * 14 * MS / 10));
+        talk.credits(at + 16 * MS, 6);
+    }
+    let direction = talk.forward();
+    assert!(share(&direction, Holder::Credits) > 0.45, "{direction:#?}");
+    assert_eq!(found(&direction).first(), Some(&"credit_window"), "{direction:#?}");
+}
