@@ -58,6 +58,8 @@ pub(super) struct Pending {
     /// Without credits and with nothing in the kernel: a write that begins before credits come tells that it was the
     /// program's.
     pub(super) is_tentative: bool,
+    /// Whether nobody is known for it as the controller may have had packets that the log lacks.
+    is_hidden: bool,
     pub(super) part: Episode,
     /// What the link was like.
     link: RadioLink,
@@ -200,16 +202,14 @@ impl Half {
         let (holder, is_queued) = self.holder(is_peers, to_answer, (at, gap), link);
         self.since = Some((at, place));
         let part = Episode { from, to: at, places: (from_place, place) };
-        if holder == Holder::NotKnown && self.hides_any() {
-            self.tally.hidden_ns += part.length();
-        }
+        let is_hidden = holder == Holder::NotKnown && self.hides_any();
         let longest = self.tally.silence.map_or(LONGEST_SUPERVISION_NS, |longest| longest.length());
         if self.is_sent_here && !self.in_controller.is_empty() && part.length() > longest {
             self.tally.silence = Some(part);
         }
         if let Some(last) = self.pending.back_mut()
             && (last.holder, last.is_queued, last.link) == (holder, is_queued, *link)
-            && (last.is_awaited, last.is_tentative) == (is_awaited, is_tentative)
+            && (last.is_awaited, last.is_tentative, last.is_hidden) == (is_awaited, is_tentative, is_hidden)
         {
             (last.part.to, last.part.places.1) = (at, place);
             return;
@@ -222,7 +222,7 @@ impl Half {
             }
             self.book(oldest);
         }
-        self.pending.push_back(Pending { holder, is_queued, is_awaited, is_tentative, part, link: *link });
+        self.pending.push_back(Pending { holder, is_queued, is_awaited, is_tentative, is_hidden, part, link: *link });
     }
 
     pub(super) fn opened(&mut self, asked: Option<(u64, u64)>, (at, place): (u64, u64), limits: Limits) {

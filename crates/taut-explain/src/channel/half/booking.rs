@@ -32,7 +32,10 @@ impl Half {
     }
 
     pub(super) fn book(&mut self, pending: Pending) {
-        let Pending { holder, is_queued, is_awaited, part, link, .. } = pending;
+        let Pending { holder, is_queued, is_awaited, is_hidden, part, link, .. } = pending;
+        if is_hidden && holder == Holder::NotKnown {
+            self.tally.hidden_ns += part.length();
+        }
         if matches!(holder, Holder::Credits | Holder::ControllerBuffers | Holder::ConnectionInterval) {
             self.uses.add(&link, part.length());
         }

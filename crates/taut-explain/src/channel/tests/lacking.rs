@@ -293,3 +293,14 @@ fn a_link_that_is_not_known_is_not_taken_for_the_slowest() {
     assert!(share(&direction, Holder::Credits) > 0.45, "{direction:#?}");
     assert_eq!(found(&direction).first(), Some(&"credit_window"), "{direction:#?}");
 }
+
+/// All data has gone when another link begins to hide packets, and the log goes on for a while.
+#[test]
+fn what_is_hidden_while_nobody_waits_is_not_counted() {
+    let mut talk = waits(Kind::Att, None);
+    talk.hidden(60_000 * MS, false, true);
+    talk.hidden(75_000 * MS, false, false);
+    let direction = talk.ended(75_000 * MS);
+    assert!(share(&direction, Holder::NotKnown) == 0.0 && direction.span_ns < 11_000 * MS, "{direction:#?}");
+    assert!(!is_unknown(&direction, "credit_window"), "{direction:#?}");
+}
