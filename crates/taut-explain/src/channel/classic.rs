@@ -26,6 +26,7 @@ const AVDTP_PSM: u16 = 0x19;
 const LEAST_QUEUED: f64 = 0.05;
 
 const FROM_BEGIN: &str = "begin the log before the link is made";
+const LOSES_NONE: &str = "log again without losses";
 const AT_SENDER: &str = "log on the sending host";
 
 const FASTER: &str = "Enhanced data rates and packets of 5 slots, where both controllers have them; less distance or \
@@ -192,12 +193,12 @@ impl Facts<'_> {
     fn without_credits(&self) -> Option<Judged> {
         let tally = &self.half.tally;
         self.half.lacks_credits().then(|| match self.kind() {
-            _ if tally.is_lossy => unknown("what the log lost, perhaps credits", "log again without losses"),
+            _ if tally.is_lossy => unknown("what the log lost, perhaps credits", LOSES_NONE),
             Some(Kind::Basic(_) | Kind::Media(_)) => {
                 unknown("the window of the channel's retransmission mode, which is not followed", AT_SENDER)
             }
             _ if tally.overdrawn.is_some() => {
-                unknown("some of the credits: more frames went than they allow", "log again without losses")
+                unknown("some of the credits: more frames went than they allow", LOSES_NONE)
             }
             _ => unknown("the channel's opening, with its credits", FROM_BEGIN),
         })
@@ -246,7 +247,7 @@ fn controller(facts: &Facts<'_>) -> Judged {
     }
     let tally = &facts.half.tally;
     if tally.is_lossy {
-        return unknown("what the log lost, perhaps completed packets", "log again without losses");
+        return unknown("what the log lost, perhaps completed packets", LOSES_NONE);
     }
     let is_media = matches!(facts.kind(), Some(Kind::Media(_)));
     let is_queue = tally.queued_ns as f64 >= LEAST_QUEUED * facts.whole_ns as f64 && facts.enough(Holder::Air);
@@ -328,12 +329,15 @@ fn sending_program(facts: &Facts<'_>) -> Judged {
 /// Media is paced: that nothing is handed over for a while is no fault, unless it comes late.
 fn late_media(facts: &Facts<'_>) -> Judged {
     let media = &facts.half.media;
-    if !media.knows_rate() {
-        return unknown("the stream's sampling rate (AVDTP Set Configuration)", FROM_BEGIN);
-    }
     let worst = media.latest();
     if worst.late_ns < LATE_NS {
-        return (0, Verdict::Clear);
+        return match media.knows_rate() {
+            true => (0, Verdict::Clear),
+            false if facts.half.tally.is_lossy => {
+                unknown("what the log lost, perhaps another sampling rate of the stream", LOSES_NONE)
+            }
+            false => unknown("the stream's sampling rate (AVDTP Set Configuration)", FROM_BEGIN),
+        };
     }
     let evidence = Evidence {
         text: format!(

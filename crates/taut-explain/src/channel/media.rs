@@ -20,6 +20,8 @@ pub(super) struct Media {
     hz: u32,
     last: Option<Last>,
     packets: u64,
+    /// Of them those that went while the rate was not known.
+    unrated: u64,
     late: u64,
     /// By how much each spell of late packets was late at most, those before the last one together.
     late_ns: u64,
@@ -60,6 +62,7 @@ impl Media {
     pub(super) fn packet(&mut self, (at, place): (u64, u64), sequence: u16, timestamp: u32) {
         self.packets += 1;
         if self.hz == 0 {
+            self.unrated += 1;
             return;
         }
         let new = Last { began: at, at, sequence, timestamp, media_ns: 0, least: [0; 2], window: at };
@@ -99,8 +102,9 @@ impl Media {
         self.last = Some(last);
     }
 
+    /// Whether the rate was known for all of it.
     pub(super) const fn knows_rate(&self) -> bool {
-        self.hz > 0
+        self.unrated == 0 && (self.hz > 0 || self.packets > 0)
     }
 
     pub(super) const fn packets(&self) -> u64 {

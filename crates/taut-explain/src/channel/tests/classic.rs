@@ -248,6 +248,10 @@ fn what_is_not_counted_can_not_be_told() {
 
 /// A media packet each 20 ms for two seconds; one is handed over late, and one is through late, by so much.
 fn media(late: u64, slow: u64) -> Direction {
+    streams(late, slow).forward()
+}
+
+fn streams(late: u64, slow: u64) -> Talk {
     let mut talk = Talk::new(Kind::Media(0x41), 0, 0, 8);
     talk.say(2 * MS, Way::Forward, L2cap::Stream { hz: 48_000 });
     let mut free = 0;
@@ -258,7 +262,28 @@ fn media(late: u64, slow: u64) -> Direction {
         free = at + 3 * MS + if n == 70 { slow } else { 0 };
         talk.completed(free);
     }
-    talk.forward()
+    talk
+}
+
+/// Behind a loss the stream's rate is not known any more.
+#[test]
+fn what_was_late_before_a_loss_is_told() {
+    for late in [0, 200 * MS] {
+        let mut talk = streams(late, 0);
+        talk.say(2_100 * MS, Way::Forward, L2cap::Stream { hz: 0 });
+        talk.say(2_100 * MS, Way::Forward, L2cap::Lost);
+        talk.say(2_110 * MS, Way::Forward, L2cap::Media { sequence: 110, timestamp: 110 * 960 });
+        talk.send(2_110 * MS, Turn::Free);
+        talk.completed(2_113 * MS);
+        let direction = talk.forward();
+        assert_eq!(found(&direction).contains(&"sending_program"), late > 0, "{direction:#?}");
+        let on = direction.verdicts.iter().find(|on| on.cause == "sending_program").expect("all causes are told");
+        if let Verdict::Unknown { missing, ask } = &on.verdict {
+            assert!(missing.contains("lost") && ask.contains("without losses"), "{missing}; {ask}");
+        } else {
+            assert!(late > 0, "{on:?}");
+        }
+    }
 }
 
 #[test]
