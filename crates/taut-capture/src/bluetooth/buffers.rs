@@ -12,15 +12,18 @@ impl Bluetooth {
         let owner = &mut self.adapters[adapter];
         owner.uncovers(out.place.at.as_nanos());
         let of_any = [false, true].map(|is_classic| owner.hides(is_classic));
+        let mut changed = Vec::new();
         for link in &mut owner.links {
-            let (of_link, of_any) = (link.hidden.is_some(), of_any[usize::from(link.is_classic)]);
-            if link.hidden_told.replace([of_link, of_any]) == Some([of_link, of_any]) {
-                continue;
+            let now = [link.hidden.is_some(), of_any[usize::from(link.is_classic)]];
+            if link.hidden_told.replace(now) != Some(now) {
+                changed.push((link.handle, now));
             }
-            let is_its = |its: &&Channel| (its.adapter, its.handle) == (owner.index, link.handle);
-            for its in self.channels.iter().flatten().filter(is_its) {
-                out.tell(its.flow, Direction::Forward, L2cap::Hidden { of_link, of_any }, NO_BYTES);
-            }
+        }
+        let is_any = !changed.is_empty();
+        for channel in self.channels.iter().flatten().filter(|its| is_any && its.adapter == owner.index) {
+            let Some((_, now)) = changed.iter().find(|(handle, _)| *handle == channel.handle) else { continue };
+            let [of_link, of_any] = *now;
+            out.tell(channel.flow, Direction::Forward, L2cap::Hidden { of_link, of_any }, NO_BYTES);
         }
     }
 
@@ -31,25 +34,24 @@ impl Bluetooth {
             for link in &mut adapter.links {
                 link.queue.clear();
                 link.loses_packets(out.place.at.as_nanos());
-                let what = L2cap::Link(link.facts);
                 (link.current, link.is_amid) = ([None; 2], [true; 2]);
-                for stream in link.streams.lost() {
-                    let of = (adapter.index, link.handle, Some(stream.ends));
-                    let is_its = |its: &&Channel| (its.adapter, its.handle, its.stream) == of;
-                    for its in self.channels.iter().flatten().filter(is_its) {
-                        out.tell(its.flow, Direction::Forward, L2cap::Stream { hz: 0 }, NO_BYTES);
-                    }
-                }
-                let is_its = |its: &&Channel| (its.adapter, its.handle) == (adapter.index, link.handle);
-                for its in self.channels.iter().flatten().filter(is_its) {
-                    out.tell(its.flow, Direction::Forward, what, NO_BYTES);
-                }
             }
         }
+        // A hostile log has many links and channels, and a loss in each record: the channels are gone through once.
         for channel in self.channels.iter_mut().flatten() {
+            let adapter = self.adapters.iter().find(|adapter| adapter.index == channel.adapter);
+            let mut links = adapter.into_iter().flat_map(|adapter| &adapter.links);
+            if let Some(link) = links.find(|link| link.handle == channel.handle) {
+                if channel.stream.is_some_and(|ends| link.streams.hz(ends) > 0) {
+                    out.tell(channel.flow, Direction::Forward, L2cap::Stream { hz: 0 }, NO_BYTES);
+                }
+                out.tell(channel.flow, Direction::Forward, L2cap::Link(link.facts), NO_BYTES);
+            }
             channel.lost();
             out.tell(channel.flow, Direction::Forward, L2cap::Lost, NO_BYTES);
         }
+        let links = self.adapters.iter_mut().flat_map(|adapter| &mut adapter.links);
+        links.for_each(|link| link.streams.lost());
         self.buffers(out);
         (0..self.adapters.len()).for_each(|adapter| self.hidden(adapter, out));
     }
