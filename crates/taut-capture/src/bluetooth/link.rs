@@ -13,6 +13,8 @@ const MOST_QUEUED: usize = 4096;
 /// So many requests for channels may wait for an answer.
 const MOST_ASKED: usize = 16;
 
+/// So many links that ended lately are remembered.
+const MOST_ENDED: usize = 64;
 /// No thread of a host logs so much later than another one.
 const JUST_NS: u64 = 1_000_000_000;
 
@@ -44,6 +46,9 @@ impl Adapter {
         let pool = self.pool(link.is_classic);
         self.in_use[pool] = self.in_use[pool].saturating_sub(link.queue.len() as u16);
         self.ended.retain(|&(ended, when)| ended != handle && at.saturating_sub(when) < JUST_NS);
+        if self.ended.len() == MOST_ENDED {
+            self.ended.remove(0);
+        }
         self.ended.push((handle, at));
     }
 
@@ -51,7 +56,7 @@ impl Adapter {
     /// what it sends in another.
     pub(super) fn has_just_ended(&self, handle: u16, at: u64) -> bool {
         let is_it = |&(ended, when): &(u16, u64)| ended == handle && at.saturating_sub(when) < JUST_NS;
-        !self.links.iter().any(|link| link.handle == handle) && self.ended.iter().any(is_it)
+        self.ended.iter().any(is_it) && !self.links.iter().any(|link| link.handle == handle)
     }
 
     /// Which buffers a link's packets take: 0 those for LE alone, 1 the others.
