@@ -5,7 +5,8 @@ use taut_event::{AckSentBy, Closed, Coverage, Direction, Kind, LocalKind, Releas
 /// The file begins with it; the version comes behind it.
 pub(crate) const MARK: &str = "taut-events ";
 /// The version that is written. The third one does not tell of the accept queue, of a socket's end and of the queues of
-/// devices, the second one has no links of Bluetooth either, the first one nothing of it.
+/// devices, the second one has no links of Bluetooth either, the first one nothing of it. None before the fifth tells
+/// when a controller no longer has packets that the trace lacks, so behind a loss that is never known.
 pub(super) const VERSION: &str = "5";
 /// Those that are read.
 pub(super) const READ: [&str; 5] = ["1", "2", "3", "4", VERSION];
