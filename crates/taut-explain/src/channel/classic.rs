@@ -25,7 +25,8 @@ const AVDTP_PSM: u16 = 0x19;
 /// Less of the time with a queue in the controller is no queue.
 const LEAST_QUEUED: f64 = 0.05;
 
-const FROM_BEGIN: &str = "begin the log before the link is made";
+/// The link's begin may lie before the log, or behind a loss that is settled by now.
+const FROM_BEGIN: &str = "begin the log before the link is made, and lose nothing of it";
 const LOSES_NONE: &str = "log again without losses";
 const AT_SENDER: &str = "log on the sending host";
 
@@ -200,6 +201,7 @@ impl Facts<'_> {
             _ if tally.overdrawn.is_some() => {
                 unknown("some of the credits: more frames went than they allow", LOSES_NONE)
             }
+            Some(Kind::Rfcomm(_)) => unknown("what was agreed on of credits (PN)", FROM_BEGIN),
             _ => unknown("the channel's opening, with its credits", FROM_BEGIN),
         })
     }

@@ -37,7 +37,9 @@ pub(super) fn lacks(facts: &Facts<'_>) -> Option<&'static str> {
         () if !facts.is_link_known() && tally.is_lossy => {
             "packets are missing from the log, and perhaps a change of the link's interval, PHY or lengths"
         }
-        () if !facts.is_link_known() => "the log begins after the link was made: its interval and PHY are not known",
+        () if !facts.is_link_known() => {
+            "the log lacks the link's begin, or packets since: its interval and PHY are not known"
+        }
         () if !half.knows_credits() || half.limits.credits == 0 || half.limits.mps < 23 => {
             "it is no channel with credits (ATT has none), or the log lacks its opening"
         }

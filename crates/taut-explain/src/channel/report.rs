@@ -132,7 +132,9 @@ fn remarks(channel: &Channel, way: Way) -> Vec<String> {
     if !is_le {
         let missing = channel.half(way).media.missing();
         if !link.from_start && !tally.is_lossy {
-            remarks.push("The link was made before the log begins: what its channels are is not known.".to_owned());
+            remarks.push(
+                "The log lacks the link's begin, or packets since: what its channels are is not known.".to_owned(),
+            );
         }
         if missing > 0 {
             remarks.push(format!("{missing} numbers are missing between those of the media packets."));
@@ -143,7 +145,8 @@ fn remarks(channel: &Channel, way: Way) -> Vec<String> {
         remarks.push("The link was made before the log begins, and may be one of BR/EDR: log from before.".to_owned());
     } else {
         remarks.push(
-            "The link was made before the log begins: its interval and PHY are not known unless they changed since."
+            "The log lacks the link's begin, or packets since: its interval and PHY are not known unless they changed \
+             later."
                 .to_owned(),
         );
     }

@@ -76,7 +76,8 @@ const fn rank(on: &VerdictOn) -> u8 {
     }
 }
 
-const FROM_BEGIN: &str = "begin the log before the link is made";
+/// The link's begin may lie before the log, or behind a loss that is settled by now.
+const FROM_BEGIN: &str = "begin the log before the link is made, and lose nothing of it";
 /// LE Read Buffer Size is asked when the adapter is switched on.
 const FROM_POWER_ON: &str = "begin the log before the adapter is switched on (`bluetoothctl power off`, then `on`)";
 const AT_SENDER: &str = "log on the sending host";

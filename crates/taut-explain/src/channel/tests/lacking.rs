@@ -304,3 +304,26 @@ fn what_is_hidden_while_nobody_waits_is_not_counted() {
     assert!(share(&direction, Holder::NotKnown) == 0.0 && direction.span_ns < 11_000 * MS, "{direction:#?}");
     assert!(!is_unknown(&direction, "credit_window"), "{direction:#?}");
 }
+
+/// The channel is opened when what a loss may have hidden is settled, so it has not lost anything itself.
+#[test]
+fn a_link_that_is_not_known_is_not_said_to_be_of_before_the_log() {
+    for (kind, cause) in [(coc(), "phy"), (Kind::Rfcomm(10), "rfcomm_credits")] {
+        let mut talk = Talk::new(kind, 30 * MS, 10, 20);
+        talk.link(30 * MS, |link| (link.from_start, link.interval_ns) = (false, 0));
+        if kind != coc() {
+            talk.say(30 * MS, Way::Forward, L2cap::NotCounted);
+        }
+        for n in 0..30 {
+            talk.send(31 * MS + n * 30 * MS, Turn::Free);
+            talk.completed(50 * MS + n * 30 * MS);
+            talk.credits(55 * MS + n * 30 * MS, 1);
+        }
+        let direction = talk.forward();
+        let remark = "The log lacks the link's begin, or packets since";
+        assert!(direction.remarks.iter().any(|told| told.starts_with(remark)), "{direction:#?}");
+        let on = direction.verdicts.iter().find(|on| on.cause == cause).expect("all causes are told");
+        let Verdict::Unknown { missing, ask } = &on.verdict else { panic!("{direction:#?}") };
+        assert!(ask.contains("lose nothing") && !missing.contains("opening"), "{missing}: {ask}");
+    }
+}
