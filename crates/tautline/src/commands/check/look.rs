@@ -131,8 +131,8 @@ impl Seen {
         (if most <= limit.share { CheckOutcome::Passed } else { CheckOutcome::Unknown }, text)
     }
 
-    /// What stands after this one, which is the second look: what was found then as well. Where it saw nothing, what the
-    /// first one found stands.
+    /// What stands after this one, which is the second look: what was found then as well. Where it saw nothing, what
+    /// the first one found stands.
     pub(super) fn second(&self, first: Vec<Check>, forbidden: &[CauseLimit]) -> Vec<Check> {
         let failed = self.command_failed.then_some("the command failed then");
         let Some(why) = failed.or(self.blind.as_deref()) else { return judge::both(first, &self.checks(forbidden)) };
