@@ -121,7 +121,11 @@ fn connections_with_the_same_ports_are_told_apart_by_their_addresses() {
         Err(error) => return skip(NAME, &error.to_string()),
     };
     let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let (own, closed) = (free(), free().port());
+    // Nobody listens there, and nobody else can meanwhile.
+    let kept = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&kept, &SocketAddr::from(([0, 0, 0, 0], 0))).unwrap();
+    let closed = SocketAddr::try_from(rustix::net::getsockname(&kept).unwrap()).unwrap().port();
+    let own = free();
     for last in 1..=MANY {
         let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
         sockopt::set_socket_reuseaddr(&socket, true).unwrap();
